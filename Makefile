@@ -1,0 +1,57 @@
+# Needs Python >= 3.11, make and a package index that pip can reach; sets up all the rest.
+#
+#   make demo    find which NumPy releases changed which bits
+#   make test    lint, types, import rules, all tests
+#   make bench   the figures of docs/figures.md, measured on this machine
+#   make lock    write requirements/constraints.txt anew
+
+# NumPy 1.23 has wheels for Python 3.11 and not for later ones, so that one comes first.
+PYTHON := $(or $(PYTHON),$(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	if $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done))
+ifeq ($(strip $(PYTHON)),)
+$(error no Python >= 3.11 with its venv module found; name one with PYTHON=/path/to/python)
+endif
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
+PINS := pyproject.toml requirements/constraints.txt
+
+.PHONY: demo test lint bench lock clean
+
+# The oldest NumPy with wheels for this Python: 1.23.5 where there is a choice.
+DEMO_GOOD = $(shell $(BIN)/python -c 'import sys; \
+	print({11: "1.23.5", 12: "1.26.0", 13: "2.1.0"}.get(sys.version_info[1], "2.3.2"))')
+
+demo: $(VENV)/core
+	$(BIN)/bisect start "good:venv:torch==2.13.0,numpy==$(DEMO_GOOD)" "bad:venv:torch==2.13.0,numpy==2.4.6"
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p bitsect -p tests
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev
+	$(BIN)/python -m tests.bench
+
+lock: $(VENV)/dev
+	$(BIN)/python requirements/write_constraints.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core: $(PINS) | $(BIN)/python
+	$(PIP) pip
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

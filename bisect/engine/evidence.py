@@ -1,0 +1,103 @@
+"""What has been observed, by vector, and what that says of one event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from bitsect.bisect.engine.model import ABSENT, Outcome, Vector
+from bitsect.bisect.verdicts import Verdict
+
+#: The value of an event whose repetitions on one vector disagree.
+UNSTABLE = "\0unstable"
+
+
+class Evidence:
+    """The observations of a session, folded.
+
+    The fold is a set: telling the same observations in another order gives an equal
+    Evidence. Per vector, repetitions are merged event by event: the digest where all
+    repetitions agree, ``UNSTABLE`` where they do not.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: dict[Vector, dict[int, Outcome]] = {}
+        self._merged: dict[Vector, Mapping[str, str] | None] = {}
+
+    def add(self, vector: Vector, repetition: int, outcome: Outcome) -> None:
+        """Take in one observation.
+
+        :raises ValueError: this repetition was told before, with another outcome.
+        """
+        told = self._outcomes.setdefault(vector, {})
+        if repetition in told and told[repetition] != outcome:
+            raise ValueError(f"repetition {repetition} of {vector} was told twice, differently")
+        told[repetition] = outcome
+        self._merged[vector] = _merge([told[index] for index in sorted(told)])
+
+    def observed(self, vector: Vector) -> bool:
+        """Whether anything is known of this vector, success or failure."""
+        return vector in self._merged
+
+    def events(self, vector: Vector) -> Mapping[str, str] | None:
+        """The vector's merged events; None if it never ran to its end."""
+        return self._merged.get(vector)
+
+    def value(self, vector: Vector, event: str) -> str:
+        """One event's digest on a vector that ran; ABSENT if its trace lacks the event."""
+        merged = self._merged[vector]
+        assert merged is not None, "value() is for vectors that ran"
+        return merged.get(event, ABSENT)
+
+    def failure(self, vector: Vector) -> tuple[Verdict, str] | None:
+        """Verdict and reason of a vector that was tried and never ran to its end."""
+        if self._merged.get(vector) is not None or vector not in self._outcomes:
+            return None
+        outcome = self.first_failed(vector)
+        assert outcome is not None
+        assert outcome.failure is not None
+        return outcome.failure, outcome.reason
+
+    def first_failed(self, vector: Vector) -> Outcome | None:
+        """The first repetition on this vector that did not run to its end, if any did not."""
+        told = self._outcomes.get(vector, {})
+        return next((told[i] for i in sorted(told) if told[i].failure is not None), None)
+
+    def runs(self, vector: Vector) -> int:
+        """Number of repetitions on this vector that ran to their end."""
+        told = self._outcomes.get(vector, {})
+        return sum(outcome.failure is None for outcome in told.values())
+
+    def repetitions(self, vector: Vector) -> frozenset[int]:
+        """The repetitions that were told for this vector, failures included."""
+        return frozenset(self._outcomes.get(vector, {}))
+
+    def vectors(self) -> Iterator[Vector]:
+        """Vectors that ran to their end, in order."""
+        return iter(sorted(v for v, merged in self._merged.items() if merged is not None))
+
+    def tried(self) -> Iterator[Vector]:
+        """Every vector that was told, failures included, in order."""
+        return iter(sorted(self._outcomes))
+
+    def unstable(self, vector: Vector) -> tuple[str, ...]:
+        """Events whose repetitions on this vector disagree, in trace order."""
+        merged = self._merged.get(vector) or {}
+        return tuple(event for event, value in merged.items() if value == UNSTABLE)
+
+
+def _merge(outcomes: Iterable[Outcome]) -> Mapping[str, str] | None:
+    ran = [outcome.events for outcome in outcomes if outcome.failure is None]
+    if not ran:
+        return None
+    if len(ran) == 1:
+        return ran[0]
+    merged = dict(ran[0])
+    for events in ran[1:]:
+        for event in events:
+            merged.setdefault(event, ABSENT)
+        for event, value in merged.items():
+            if events.get(event, ABSENT) != value:
+                merged[event] = UNSTABLE
+    # An event that only a later repetition has was set to ABSENT for the first, then found
+    # to differ there, so it is UNSTABLE: appearing sometimes is not determinism.
+    return merged

@@ -1,0 +1,156 @@
+"""The values that the search works on. Nothing here does I/O or knows what a stack is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bitsect.bisect.verdicts import FAILURES, Verdict
+
+#: One index per axis, 0 at the good end. The good stack is all zeros.
+Vector = tuple[int, ...]
+
+#: The digest of an event that a trace does not contain. A value like any other: an event
+#: that appears or vanishes is a change.
+ABSENT = "absent"
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """A component with its points in order, the good stack's first, the bad stack's last.
+
+    :raises ValueError: fewer than two points, or a point twice.
+    """
+
+    component: str
+    points: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.points) < 2:
+            raise ValueError(f"axis {self.component} needs two points, has {self.points}")
+        if len(set(self.points)) != len(self.points):
+            raise ValueError(f"axis {self.component} names a point twice: {self.points}")
+
+    @property
+    def top(self) -> int:
+        """Index of the bad stack's point."""
+        return len(self.points) - 1
+
+
+class Trial(msgspec.Struct, frozen=True, order=True):
+    """A question of the search: run this hybrid, and count the run as this repetition."""
+
+    vector: Vector
+    repetition: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The answer to one trial: the digest of every event, or why there is none.
+
+    ``failure`` is None exactly when the probe ran to its end.
+    """
+
+    events: Mapping[str, str] = {}
+    failure: Verdict | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.failure is not None and self.failure not in FAILURES:
+            raise ValueError(f"{self.failure} is not a failure")
+        if self.failure is not None and self.events:
+            raise ValueError("a failed run has no events")
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """How well one coordinate of an answer is known.
+
+    ``exact``: the point just below was run and does not show the change. Otherwise the
+    points ``blocked`` between could not be run, and the change lies somewhere above
+    ``below``, the nearest lower point that was run.
+    """
+
+    exact: bool
+    below: str
+    blocked: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+class Culprit(msgspec.Struct, frozen=True):
+    """One coordinate of a minimal failing vector: this component, between these points."""
+
+    component: str
+    before: str
+    after: str
+    bound: Bound
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One explained change: events that part together, and the step that parts them.
+
+    ``without`` holds, per culprit, the vector with that culprit alone taken back: there the
+    events are as they were at the step's good side. ``at`` is the minimal failing vector.
+    """
+
+    culprits: tuple[Culprit, ...]
+    at: Vector
+    without: tuple[Vector, ...]
+    events: tuple[str, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether every culprit is pinned to two adjacent points."""
+        return all(culprit.bound.exact for culprit in self.culprits)
+
+    @property
+    def key(self) -> tuple[tuple[str, str, str], ...]:
+        """What makes two findings one: the same steps of the same components."""
+        return tuple((c.component, c.before, c.after) for c in self.culprits)
+
+
+class Bracket(msgspec.Struct, frozen=True):
+    """Where an open class is being searched: between two points of one axis."""
+
+    events: tuple[str, ...]
+    axis: int
+    context: Vector
+    low: int
+    high: int
+
+    @property
+    def inside(self) -> int:
+        """Number of points strictly between the ends."""
+        return self.high - self.low - 1
+
+
+class SetQuestion(msgspec.Struct, frozen=True):
+    """An open class whose culprit components are not yet known: this vector decides next."""
+
+    events: tuple[str, ...]
+    vector: Vector
+    suspects: tuple[str, ...]
+
+
+class EndProblem(msgspec.Struct, frozen=True):
+    """Why no search can start from these ends.
+
+    ``kind`` is ``failed`` (an end did not run), ``nondeterministic`` (an end's repetitions
+    disagree) or ``agree`` (the ends differ in no event).
+    """
+
+    kind: str
+    side: str = ""
+    verdict: Verdict | None = None
+    reason: str = ""
+    events: tuple[str, ...] = ()
+    compared: int = 0
+
+
+class Anomaly(msgspec.Struct, frozen=True):
+    """A history that is not monotone: these events changed, and changed back.
+
+    ``same`` are two vectors with equal digests, ``other`` one between them that differs.
+    """
+
+    events: tuple[str, ...]
+    same: tuple[Vector, Vector]
+    other: Vector

@@ -1,0 +1,237 @@
+"""A session's answer, put together from the store for whoever wants to read it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+
+from bitsect.bisect.compare import comparable_events, digests
+from bitsect.bisect.engine.engine import Engine
+from bitsect.bisect.engine.model import Culprit, Finding, Outcome, Trial, Vector
+from bitsect.bisect.errors import InvalidEvidence, StoreError
+from bitsect.bisect.records import LedgerEntry, SessionRecord
+from bitsect.bisect.store import Store
+from bitsect.bisect.verdicts import Verdict
+from bitsect.bisect.wording import label_of, open_classes, operations_of
+from bitsect.probes.errors import TraceError
+from bitsect.probes.trace import Event, EventKey, Trace, read_trace
+
+
+class EventChange(msgspec.Struct, frozen=True):
+    """One event of a finding, on both sides of the step.
+
+    :param certified: SHA-256 of the bytes says the same as the fingerprints.
+    """
+
+    event: str
+    before: str
+    after: str
+    certified: bool
+
+
+class FoundChange(msgspec.Struct, frozen=True):
+    """A finding with what proves it.
+
+    :param operations: what a person would call the events, see ``operations_of``.
+    :param runs_before: runs that repeat the good side, for the culprit least confirmed.
+    :param runs_after: runs that repeat the bad side.
+    """
+
+    number: int
+    culprits: tuple[Culprit, ...]
+    exact: bool
+    operations: tuple[str, ...]
+    changes: tuple[EventChange, ...]
+    runs_before: int
+    runs_after: int
+
+
+class TrialLine(msgspec.Struct, frozen=True):
+    """One trial of the ledger: what was different from the good end, and what it gave."""
+
+    vector: Vector
+    what: str
+    verdict: Verdict | None
+    runs: int
+    changed: int
+    milliseconds: int
+    reason: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Everything that a session knows, ready to be shown or written as JSON.
+
+    :param scan: trials that a linear scan of the points would take.
+    """
+
+    session: int
+    good: str
+    bad: str
+    settled: bool
+    findings: tuple[FoundChange, ...]
+    changed_events: int
+    compared_events: int
+    trials: tuple[TrialLine, ...]
+    scan: int
+    left_at_most: int
+    open_classes: tuple[str, ...]
+    came_back: tuple[str, ...]
+    left_out: dict[str, dict[str, int]]
+    interpreter: str
+    device: str
+    probe: str
+
+    @property
+    def certified(self) -> bool:
+        """Whether bytes confirm every event of every finding."""
+        return all(change.certified for found in self.findings for change in found.changes)
+
+
+def replay(store: Store, session: SessionRecord) -> tuple[Engine, tuple[LedgerEntry, ...]]:
+    """The engine as the store's observations make it."""
+    engine = Engine(session.spec.axes)
+    ledger = store.ledger(session.number)
+    for entry in ledger:
+        engine.tell(Trial(entry.vector, entry.repetition), _outcome(store, entry))
+    return engine, ledger
+
+
+def answer_of(store: Store, session: SessionRecord) -> Answer:
+    """A session's answer as far as it is known.
+
+    :raises StoreError: a trace that it rests on is damaged.
+    """
+    engine, ledger = replay(store, session)
+    state = engine.state()
+    traces = _Traces(store, ledger)
+    first = next((e.observation for e in ledger if e.observation.trace is not None), None)
+    device = "unknown" if first is None else traces.at(engine.good).header.device_class
+    return Answer(
+        session=session.number,
+        good=session.spec.good.reference,
+        bad=session.spec.bad.reference,
+        settled=state.settled,
+        findings=tuple(
+            _found(number, finding, engine, traces)
+            for number, finding in enumerate(state.findings, 1)
+        ),
+        changed_events=len(engine.changed_events(engine.bad)),
+        compared_events=len(engine.evidence.events(engine.good) or {}),
+        trials=_lines(engine, ledger),
+        scan=sum(axis.top - 1 for axis in engine.axes) + 2,
+        left_at_most=state.trials_left_at_most,
+        open_classes=open_classes(engine, state),
+        came_back=tuple(
+            f"{', '.join(operations_of(a.events))}: {label_of(engine.axes, a.other)} differs from"
+            f" {label_of(engine.axes, a.same[0])}, {label_of(engine.axes, a.same[1])} does not"
+            for a in engine.anomalies()
+        ),
+        left_out=session.spec.left_out,
+        interpreter=session.spec.interpreter,
+        device=device,
+        probe=session.spec.probe,
+    )
+
+
+class _Traces:
+    """One trace per vector that ran, read once."""
+
+    def __init__(self, store: Store, ledger: tuple[LedgerEntry, ...]) -> None:
+        self._store = store
+        self._blobs: dict[Vector, str] = {}
+        for entry in ledger:
+            if entry.observation.trace is not None:
+                self._blobs.setdefault(entry.vector, entry.observation.trace)
+        self._read: dict[str, Trace] = {}
+        self._events: dict[Vector, dict[EventKey, Event]] = {}
+
+    def at(self, vector: Vector) -> Trace:
+        blob = self._blobs[vector]
+        if blob not in self._read:
+            self._read[blob] = read_stored_trace(self._store, blob)
+        return self._read[blob]
+
+    def events(self, vector: Vector) -> dict[EventKey, Event]:
+        if vector not in self._events:
+            self._events[vector] = comparable_events(self.at(vector))
+        return self._events[vector]
+
+
+def read_stored_trace(store: Store, blob: str) -> Trace:
+    """The trace of a blob.
+
+    :raises StoreError: it is not what was kept.
+    """
+    store.blobs.get(blob)
+    path = store.blobs.path(blob)
+    try:
+        return read_trace(path)
+    except TraceError as error:
+        raise StoreError(str(path), "damaged", error.reason, blob) from error
+
+
+def _outcome(store: Store, entry: LedgerEntry) -> Outcome:
+    seen = entry.observation
+    if seen.trace is None:
+        return Outcome(failure=seen.failure, reason=seen.reason)
+    return Outcome(digests(read_stored_trace(store, seen.trace)))
+
+
+def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> FoundChange:
+    changes = tuple(
+        _event_change(event, traces.events(finding.without[0]), traces.events(finding.at))
+        for event in finding.events
+    )
+    return FoundChange(
+        number=number,
+        culprits=finding.culprits,
+        exact=finding.exact,
+        operations=operations_of(finding.events),
+        changes=changes,
+        runs_before=min(engine.evidence.runs(vector) for vector in finding.without),
+        runs_after=engine.evidence.runs(finding.at),
+    )
+
+
+def _event_change(
+    event: str, before: dict[EventKey, Event], after: dict[EventKey, Event]
+) -> EventChange:
+    """Both sides of one event, bytes checked against fingerprints.
+
+    :raises InvalidEvidence: they contradict each other.
+    """
+    key = EventKey.parse(event)
+    one, other = before.get(key), after.get(key)
+    certified = False
+    if one is not None and other is not None and one.certificates and other.certificates:
+        if one.certificates == other.certificates:
+            raise InvalidEvidence("fingerprint", event, "SHA-256")
+        certified = True
+    return EventChange(
+        event,
+        "absent" if one is None else one.note or one.digest,
+        "absent" if other is None else other.note or other.digest,
+        certified,
+    )
+
+
+def _lines(engine: Engine, ledger: tuple[LedgerEntry, ...]) -> tuple[TrialLine, ...]:
+    spent: dict[Vector, int] = defaultdict(int)
+    for entry in ledger:
+        spent[entry.vector] += sum(entry.observation.milliseconds.values())
+    lines = []
+    for vector in dict.fromkeys(entry.vector for entry in ledger):
+        failure = engine.evidence.failure(vector)
+        lines.append(
+            TrialLine(
+                vector=vector,
+                what=label_of(engine.axes, vector),
+                verdict=engine.verdict(vector),
+                runs=engine.evidence.runs(vector),
+                changed=len(engine.changed_events(vector)),
+                milliseconds=spent[vector],
+                reason="" if failure is None else failure[1],
+            )
+        )
+    return tuple(lines)

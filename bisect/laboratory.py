@@ -1,0 +1,250 @@
+"""Running one trial: a stack is built, looked at, probed, and what it gave is written down."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from bitsect.bisect.records import Observation
+from bitsect.bisect.specimen import Specimen
+from bitsect.bisect.store import Store
+from bitsect.bisect.verdicts import Verdict
+from bitsect.images.canonical import digest
+from bitsect.images.errors import InfrastructureError, UnbuildableError
+from bitsect.images.manifest import Manifest, from_canonical
+from bitsect.images.payload import Payload
+from bitsect.images.runner import (
+    ProbeOptions,
+    ProbeRun,
+    full_manifest,
+    loaded_libraries_unchanged,
+    run_probe,
+    take_inventory,
+)
+from bitsect.images.runtime.protocol import Runtime, Session, Stack
+
+#: Seconds that one probe run may take.
+PROBE_TIMEOUT = 600.0
+#: A run that was started this often and never ended is taken to bring its host down.
+FATAL_STARTS = 2
+
+
+class Laboratory:
+    """Runs specimens and keeps what they give in the store.
+
+    :param runtime: builds and opens the stacks.
+    :param payload: the staged probe.
+    :param options: what the probe is asked to do.
+    :param fresh: never answer from what was observed earlier.
+    :param timeout: seconds that one run of the probe may take.
+    :param phase: told what a trial is doing, from whichever thread runs it.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        payload: Payload,
+        store: Store,
+        options: ProbeOptions,
+        *,
+        fresh: bool = False,
+        timeout: float = PROBE_TIMEOUT,
+        phase: Callable[[str, str], None] = lambda label, phase: None,
+    ) -> None:
+        self._runtime = runtime
+        self._payload = payload
+        self._store = store
+        self._options = options
+        self._fresh = fresh
+        self._timeout = timeout
+        self._phase = phase
+        self._open: set[Session] = set()
+        self._guard = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End every running trial; what they were doing is not counted as an answer."""
+        with self._guard:
+            self._stopped = True
+            running = list(self._open)
+        for session in running:
+            session.close()
+
+    def run(self, specimen: Specimen) -> tuple[Observation, str]:
+        """Run a specimen; its observation, and ``run`` or ``cache`` for where it came from.
+
+        :raises InfrastructureError: the host failed; nothing is said about the stack.
+        """
+        watch = _Watch()
+        try:
+            with watch.part("environment"):
+                self._phase(specimen.label, "building the environment")
+                handle = self._runtime.ensure(specimen.stack)
+        except UnbuildableError as error:
+            return self.failed(specimen, Verdict.UNBUILDABLE, f"{error.what}: {error.tail}"), "run"
+        try:
+            session = self._runtime.open(handle)
+            self._enter(session)
+            try:
+                return self._examine(specimen, session, watch)
+            finally:
+                self._leave(session)
+        finally:
+            handle.release()
+
+    def failed(self, specimen: Specimen, verdict: Verdict, reason: str) -> Observation:
+        """Write down that there was nothing to run."""
+        run = self._store.begin_run(None, specimen.label)
+        return self._store.finish_run(run, failure=verdict, reason=reason)
+
+    def key(self, manifest: Manifest, repetition: int) -> str:
+        """What makes two runs one: stack, probe, arguments, repetition."""
+        options = msgspec.to_builtins(self._options)
+        # The trace's header names the manifest; the manifest is in the key already.
+        del options["manifest"]
+        return digest(
+            "trial",
+            {
+                "stack": manifest.static_root,
+                "probe": self._payload.digest,
+                "options": options,
+                "repetition": repetition,
+            },
+        )
+
+    def _examine(
+        self, specimen: Specimen, session: Session, watch: _Watch
+    ) -> tuple[Observation, str]:
+        with watch.part("inventory"):
+            self._phase(specimen.label, "taking the inventory")
+            manifest = take_inventory(session, self._payload)
+        strange = _not_as_asked(specimen.stack, manifest)
+        if strange:
+            return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
+        key = self.key(manifest, specimen.repetition)
+        known = None if self._fresh else self._known(key, manifest)
+        if known is not None:
+            return known, "cache"
+        return self._probe(specimen, session, manifest, key, watch), "run"
+
+    def _known(self, key: str, manifest: Manifest) -> Observation | None:
+        """An earlier observation of this run, if all that it loaded is still as it was."""
+        observation = self._store.observed(key)
+        if observation is None:
+            if self._store.unfinished_runs(key) < FATAL_STARTS:
+                return None
+            run = self._store.begin_run(None, key)
+            reason = f"started {FATAL_STARTS} times, and each time the host or bitsect went down"
+            return self._store.finish_run(run, failure=Verdict.INFRA, reason=reason)
+        if observation.manifest is not None:
+            then = from_canonical(self._store.blobs.get(observation.manifest))
+            prefix = manifest.evidence.get("prefix")
+            if not loaded_libraries_unchanged(then, Path(prefix) if prefix else None):
+                return None
+        return observation
+
+    def _probe(
+        self, specimen: Specimen, session: Session, manifest: Manifest, key: str, watch: _Watch
+    ) -> Observation:
+        run = self._store.begin_run(key, specimen.label)
+        self._phase(specimen.label, "running the probe")
+        options = dataclasses.replace(self._options, manifest=manifest.root)
+        with TemporaryDirectory(prefix="bitsect-trial-") as folder:
+            try:
+                with watch.part("probe"):
+                    ran = run_probe(session, self._payload, options, Path(folder), self._timeout)
+            except BaseException as error:
+                self._store.abandon_run(run, type(error).__name__)
+                raise
+            return self._written(run, ran, manifest, watch)
+
+    def _written(self, run: int, ran: ProbeRun, manifest: Manifest, watch: _Watch) -> Observation:
+        if ran.verdict == Verdict.INFRA:
+            # A run that was ended from outside stays unfinished in the store, where it
+            # accuses its stack if it happens again and again.
+            if ran.signal is None:
+                self._store.abandon_run(run, ran.reason)
+                raise InfrastructureError("disk", ran.reason)
+            raise InfrastructureError("host", ran.reason)
+        if ran.invalid is not None:
+            ran = dataclasses.replace(ran, verdict=Verdict.CRASH.value, reason=ran.invalid)
+        touched = ran.touched
+        return self._store.finish_run(
+            run,
+            failure=None if ran.verdict is None else Verdict(ran.verdict),
+            reason=ran.reason,
+            trace=None if ran.trace is None else ran.trace.read_bytes(),
+            manifest=(full_manifest(manifest, touched) if touched else manifest).canonical,
+            log=ran.log.encode(),
+            touched=tuple(f"pip:{name}" for name in touched.distributions) if touched else (),
+            milliseconds=watch.milliseconds,
+        )
+
+    def _enter(self, session: Session) -> None:
+        with self._guard:
+            self._open.add(session)
+            stopped = self._stopped
+        if stopped:
+            session.close()
+
+    def _leave(self, session: Session) -> None:
+        session.close()
+        with self._guard:
+            self._open.discard(session)
+
+
+class _Watch:
+    """Times the parts of a trial."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, int] = {}
+
+    def part(self, name: str) -> _Part:
+        return _Part(self, name)
+
+
+class _Part:
+    def __init__(self, watch: _Watch, name: str) -> None:
+        self._watch = watch
+        self._name = name
+        self._start = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, *raised: object) -> None:
+        spent = round((time.monotonic() - self._start) * 1000)
+        self._watch.milliseconds[self._name] = spent
+
+
+def _not_as_asked(stack: Stack, manifest: Manifest) -> str:
+    """Where what is installed is not what was asked for; empty if it is.
+
+    The inventory is believed, not the installer: a trial is filed under what really ran.
+    """
+    there = {
+        f"pip:{each.name}": each.version
+        for each in manifest.software.distributions
+        if not each.shadowed
+    }
+    wrong = [
+        f"{component}: asked for {point}, found {there.get(component) or 'nothing'}"
+        for component, point in sorted(stack.components.items())
+        if component.startswith("pip:") and there.get(component) != point
+    ]
+    wrong += [
+        f"{name}: not asked for, yet there"
+        for name in sorted(there.keys() - stack.components.keys())
+    ]
+    wrong += [
+        f"pip:{each.name}: {(each.altered + each.missing)[0]} is not as installed"
+        for each in manifest.software.distributions
+        if each.altered or each.missing
+    ]
+    return "; ".join(wrong)

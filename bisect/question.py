@@ -1,0 +1,99 @@
+"""From two references to a question that can be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bitsect.bisect.engine.model import Axis
+from bitsect.bisect.errors import UnusableEnds
+from bitsect.bisect.records import EndRecord, SessionSpec
+from bitsect.bisect.session import NOTHING, Question
+from bitsect.images.catalogue import AxisPoints
+from bitsect.images.reference import Reference
+from bitsect.images.runtime.protocol import Runtime, Stack
+
+#: Lists the points of a distribution between two versions, as the user's indexes offer them.
+PointSource = Callable[[str, str, str], AxisPoints]
+
+
+@dataclass(frozen=True)
+class PointOptions:
+    """Which releases between the ends are points, besides the ordinary ones."""
+
+    prereleases: bool = False
+    yanked: bool = False
+    builds: bool = False
+
+
+def ordered_ends(references: Sequence[Reference]) -> tuple[Reference, Reference]:
+    """The good and the bad one of two references.
+
+    :raises UnusableEnds: they do not name one good and one bad side, or name something that
+        cannot be mixed.
+    """
+    first, second = (reference.text for reference in references)
+    sides = {reference.side: reference for reference in references}
+    if set(sides) != {"good", "bad"}:
+        raise UnusableEnds("sides", first, second)
+    good, bad = sides["good"], sides["bad"]
+    if good.kind != "venv" or bad.kind != "venv":
+        raise UnusableEnds("kind", good.text, bad.text)
+    return good, bad
+
+
+def ask_question(
+    references: Sequence[Reference],
+    runtime: Runtime,
+    points_between: PointSource,
+    options: PointOptions,
+    probe: str,
+    arguments: tuple[str, ...],
+) -> Question:
+    """Resolve both ends and list the points between them.
+
+    :raises UnusableEnds: both are the same stack, or see ordered_ends.
+    :raises UnknownVersion, UnresolvedError, InfrastructureError: an end cannot be resolved.
+    """
+    good, bad = (runtime.resolve(reference) for reference in ordered_ends(references))
+    if good.components == bad.components:
+        same = _end(good).lock == _end(bad).lock
+        raise UnusableEnds("same" if same else "builds", good.reference, bad.reference)
+    axes: list[Axis] = []
+    left_out: dict[str, dict[str, int]] = {}
+    for component, before, after in _moved(good, bad):
+        if NOTHING in (before, after):
+            axes.append(Axis(component, (before, after)))
+            continue
+        found = points_between(component.partition(":")[2], before, after)
+        axes.append(Axis(component, found.versions))
+        if found.left_out:
+            left_out[component] = dict(found.left_out)
+    spec = SessionSpec(
+        good=_end(good),
+        bad=_end(bad),
+        axes=tuple(axes),
+        probe=probe,
+        arguments=arguments,
+        interpreter=f"{good.interpreter.path} ({good.interpreter.version})",
+        options={
+            "prereleases": options.prereleases,
+            "yanked": options.yanked,
+            "builds": options.builds,
+        },
+        left_out=left_out,
+    )
+    return Question(good, bad, spec)
+
+
+def _moved(good: Stack, bad: Stack) -> Iterator[tuple[str, str, str]]:
+    for component in sorted({*good.components, *bad.components}):
+        before = good.components.get(component, NOTHING)
+        after = bad.components.get(component, NOTHING)
+        if before != after:
+            yield component, before, after
+
+
+def _end(stack: Stack) -> EndRecord:
+    assert stack.lock is not None, "only a runtime that installs has hybrids"
+    return EndRecord(stack.reference, dict(stack.components), stack.lock.digest)

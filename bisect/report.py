@@ -1,0 +1,131 @@
+"""A session's answer as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bitsect.bisect.engine.model import Culprit
+from bitsect.bisect.findings import Answer, FoundChange
+from bitsect.bisect.wording import short
+
+#: Events of one finding that are listed one by one.
+LISTED_EVENTS = 12
+
+
+def markdown(answer: Answer) -> str:
+    """The whole answer in Markdown."""
+    return "\n".join(_document(answer)) + "\n"
+
+
+def summary(answer: Answer) -> str:
+    """The answer in one sentence."""
+    found = len(answer.findings)
+    changed = f"{answer.changed_events} of {answer.compared_events} events changed"
+    if not answer.settled:
+        return f"{changed}; {found} found so far, the search is not finished"
+    steps = "1 step changed them" if found == 1 else f"{found} steps changed them"
+    inexact = sum(not finding.exact for finding in answer.findings)
+    return f"{changed}; {steps}" + (f", {inexact} of them known only as a range" if inexact else "")
+
+
+def step_text(culprit: Culprit) -> str:
+    """One culprit: component, and the two points between which it changes bits."""
+    return f"{culprit.component.partition(':')[2]} {culprit.before} → {culprit.after}"
+
+
+def bound_text(culprit: Culprit) -> str:
+    """How well a culprit is known, in words; empty if exactly."""
+    if culprit.bound.exact:
+        return ""
+    blocked = ", ".join(
+        f"{point} ({reason})"
+        for point, reason in zip(culprit.bound.blocked, culprit.bound.reasons, strict=True)
+    )
+    return f"a range: {blocked} could not be run"
+
+
+def confirmed_text(found: FoundChange) -> str:
+    """How often both sides of a finding were run, and whether bytes confirm it."""
+    certified = all(change.certified for change in found.changes)
+    return f"{found.runs_before} + {found.runs_after} runs" + (", SHA-256" if certified else "")
+
+
+def _document(answer: Answer) -> Iterator[str]:
+    yield f"# What changed the bits between `{answer.good}` and `{answer.bad}`"
+    yield ""
+    yield f"**{summary(answer)}.**"
+    yield ""
+    if answer.findings:
+        yield from _table(answer)
+    for found in answer.findings:
+        yield from _finding(found)
+    yield from _caveats(answer)
+    yield from _trials(answer)
+    yield from _conditions(answer)
+
+
+def _table(answer: Answer) -> Iterator[str]:
+    yield "| # | step | operations | events | confirmed by |"
+    yield "|---|---|---|---|---|"
+    for found in answer.findings:
+        steps = " and ".join(step_text(culprit) for culprit in found.culprits)
+        yield (
+            f"| {found.number} | {steps} | {short(found.operations)} | {len(found.changes)}"
+            f" | {confirmed_text(found)} |"
+        )
+    yield ""
+
+
+def _finding(found: FoundChange) -> Iterator[str]:
+    yield f"## {found.number}. " + " and ".join(step_text(c) for c in found.culprits)
+    yield ""
+    for culprit in found.culprits:
+        if not culprit.bound.exact:
+            yield f"- `{culprit.component}` is known only as {bound_text(culprit)}."
+    if len(found.culprits) > 1:
+        yield "- Each of these is needed: with any one of them taken back, the change is gone."
+    yield f"- Operations: {', '.join(found.operations)}."
+    yield ""
+    yield "| event | before | after |"
+    yield "|---|---|---|"
+    for change in found.changes[:LISTED_EVENTS]:
+        yield f"| `{change.event}` | `{change.before}` | `{change.after}` |"
+    more = len(found.changes) - LISTED_EVENTS
+    if more > 0:
+        yield f"| … and {more} more | | |"
+    yield ""
+
+
+def _caveats(answer: Answer) -> Iterator[str]:
+    notes = [f"Came back: {text}." for text in answer.came_back]
+    for component, missing in answer.left_out.items():
+        reasons = ", ".join(f"{count} {why}" for why, count in missing.items())
+        notes.append(f"Releases of `{component}` that were no points: {reasons}.")
+    notes += [f"Still open: {text}." for text in answer.open_classes]
+    if notes:
+        yield "## What to know"
+        yield ""
+        yield from (f"- {note}" for note in notes)
+        yield ""
+
+
+def _trials(answer: Answer) -> Iterator[str]:
+    yield f"## Trials: {len(answer.trials)} (a linear scan takes {answer.scan})"
+    yield ""
+    yield "| # | what was different | verdict | runs | events changed | seconds |"
+    yield "|---|---|---|---|---|---|"
+    for number, line in enumerate(answer.trials, 1):
+        yield (
+            f"| {number} | {line.what} | {line.verdict} | {line.runs} | {line.changed}"
+            f" | {line.milliseconds / 1000:.1f} |"
+        )
+    yield ""
+
+
+def _conditions(answer: Answer) -> Iterator[str]:
+    yield "## Conditions"
+    yield ""
+    yield f"- Python: {answer.interpreter}"
+    yield f"- Device class: {answer.device}"
+    yield f"- Probe: `{answer.probe}`"
+    yield f"- Session: {answer.session}"

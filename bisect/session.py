@@ -1,0 +1,319 @@
+"""One bisection from its question to its answer.
+
+The driver joins the pure engine with the laboratory that runs its trials and the store that
+remembers them. It holds no knowledge of its own: whatever it was doing when it was killed, the
+same question asked again finds every observation in the store and goes on from there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from bitsect.bisect.compare import digests, require_comparable
+from bitsect.bisect.engine.engine import Engine
+from bitsect.bisect.engine.model import Axis, EndProblem, Outcome, Trial, Vector
+from bitsect.bisect.errors import (
+    EndFailed,
+    NondeterministicEnd,
+    NothingToBisect,
+    SessionBusy,
+    StoreError,
+)
+from bitsect.bisect.records import LedgerEntry, Observation, SessionRecord, SessionSpec
+from bitsect.bisect.reporting import Reporter
+from bitsect.bisect.specimen import Specimen
+from bitsect.bisect.store import Store
+from bitsect.bisect.verdicts import Verdict
+from bitsect.bisect.wording import label_of
+from bitsect.images.canonical import digest
+from bitsect.images.errors import UnresolvedError
+from bitsect.images.runtime.protocol import Stack
+from bitsect.probes.errors import TraceError
+from bitsect.probes.trace import Trace, read_trace
+
+#: The point of a component that is not there.
+NOTHING = "absent"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Two stacks, and the axes between them, ready to be searched."""
+
+    good: Stack
+    bad: Stack
+    spec: SessionSpec
+
+    @property
+    def identity(self) -> str:
+        """Equal for two questions whose answers are interchangeable.
+
+        The order in which components are suspected is not part of it: it changes what the
+        answer costs, never the answer.
+        """
+        spec = msgspec.to_builtins(self.spec)
+        spec["axes"] = sorted(spec["axes"], key=lambda axis: str(axis["component"]))
+        for side in ("good", "bad"):
+            del spec[side]["reference"]
+        return digest("session", spec)
+
+
+class TrialRunner(Protocol):
+    """Whatever runs specimens and writes down what they give."""
+
+    def run(self, specimen: Specimen) -> tuple[Observation, str]:
+        """Run a specimen; its observation, and where that came from."""
+        ...
+
+    def failed(self, specimen: Specimen, verdict: Verdict, reason: str) -> Observation:
+        """Write down that there was nothing to run."""
+        ...
+
+    def stop(self) -> None:
+        """End every running trial."""
+        ...
+
+
+class Mixer(Protocol):
+    """Whatever makes hybrids."""
+
+    def hybrid(self, base: Stack, pins: Mapping[str, str | None]) -> Stack:
+        """The base with some components at other points; None removes one."""
+        ...
+
+
+class SessionDriver:
+    """Answers one question.
+
+    :param workers: trials that run at the same time.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        mixer: Mixer,
+        laboratory: TrialRunner,
+        store: Store,
+        reporter: Reporter,
+        workers: int = 1,
+    ) -> None:
+        self._question = question
+        self._mixer = mixer
+        self._laboratory = laboratory
+        self._store = store
+        self._reporter = reporter
+        self._workers = workers
+        self._reference: Trace | None = None
+        self._stacks: dict[Vector, Stack] = {}
+
+    def run(self, *, again: bool = False) -> SessionRecord:
+        """Search to the end, or go on with a search that was interrupted.
+
+        :param again: begin a new session even if this question has one.
+        :raises EndFailed, NondeterministicEnd, NothingToBisect: there is nothing to search
+            between these ends; no session is left behind.
+        :raises InfrastructureError: the host failed; everything observed is kept.
+        """
+        with self._only_one() as claim:
+            session = None if again else self._store.session_of(self._question.identity)
+            if session is None:
+                return self._begin(claim)
+            claim(session.number)
+            return self._go_on(session)
+
+    # Beginning and going on
+
+    def _begin(self, claim: _Claim) -> SessionRecord:
+        spec = self._question.spec
+        engine = Engine(spec.axes)
+        seen: list[tuple[Trial, Observation, str]] = []
+        self._reporter.stage("verifying that each end repeats itself")
+        self._work(engine, lambda trial, *what: seen.append((trial, *what)), ends_only=True)
+        _raise_for(engine.state().problem, spec)
+
+        axes = _suspects_first(spec.axes, [observation for _, observation, _ in seen])
+        session = self._store.create_session(
+            self._question.identity, msgspec.structs.replace(spec, axes=axes)
+        )
+        claim(session.number)
+        engine = Engine(axes)
+        for trial, observation, source in seen:
+            # The ends are the same vectors whatever the order of the axes.
+            self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
+            engine.tell(trial, self._outcome(observation))
+        self._reporter.session_opened(session, 0)
+        return self._search(session, engine)
+
+    def _go_on(self, session: SessionRecord) -> SessionRecord:
+        ledger = self._store.ledger(session.number)
+        engine = Engine(session.spec.axes)
+        for entry in ledger:
+            engine.tell(
+                Trial(entry.vector, entry.repetition),
+                self._outcome(entry.observation, entry.vector == engine.good),
+            )
+        self._reporter.session_opened(session, len(ledger))
+        if session.finished:
+            return session
+        self._store.note(session.number, "resumed")
+        return self._search(session, engine)
+
+    def _search(self, session: SessionRecord, engine: Engine) -> SessionRecord:
+        def written(trial: Trial, observation: Observation, source: str) -> None:
+            self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
+
+        try:
+            self._work(engine, written)
+        except BaseException as error:
+            self._store.note(session.number, "interrupted", type(error).__name__)
+            raise
+        self._store.note(session.number, "finished")
+        return self._store.session(session.number)
+
+    # Running trials
+
+    def _work(
+        self,
+        engine: Engine,
+        written: _Written,
+        ends_only: bool = False,
+    ) -> None:
+        """Run what the engine asks for until it asks for nothing more."""
+        running: dict[Future[tuple[Observation, str]], Trial] = {}
+        done = 0
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="trial")
+        try:
+            while True:
+                free = self._workers - len(running)
+                for trial in engine.ask(free, running.values()) if free else ():
+                    if ends_only and trial.vector not in (engine.good, engine.bad):
+                        continue
+                    self._reporter.trial_started(trial, self._label(engine.axes, trial))
+                    running[pool.submit(self._observe, engine.axes, trial)] = trial
+                if not running:
+                    return
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    trial = running.pop(future)
+                    observation, source = future.result()
+                    written(trial, observation, source)
+                    engine.tell(trial, self._outcome(observation, trial.vector == engine.good))
+                    done += 1
+                    entry = LedgerEntry(done, trial.vector, trial.repetition, source, observation)
+                    label = self._label(engine.axes, trial)
+                    self._reporter.trial_ended(trial, label, entry, engine)
+        except BaseException:
+            self._laboratory.stop()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _observe(self, axes: tuple[Axis, ...], trial: Trial) -> tuple[Observation, str]:
+        label = self._label(axes, trial)
+        try:
+            stack = self._stack(axes, trial.vector)
+        except UnresolvedError as error:
+            specimen = Specimen(self._question.good, trial.repetition, label)
+            return self._laboratory.failed(specimen, Verdict.UNRESOLVED, error.reason), "resolver"
+        return self._laboratory.run(Specimen(stack, trial.repetition, label))
+
+    def _stack(self, axes: tuple[Axis, ...], vector: Vector) -> Stack:
+        if not any(vector):
+            return self._question.good
+        if all(point == axis.top for point, axis in zip(vector, axes, strict=True)):
+            return self._question.bad
+        if vector not in self._stacks:
+            pins = {
+                axis.component: None if axis.points[point] == NOTHING else axis.points[point]
+                for point, axis in zip(vector, axes, strict=True)
+                if point
+            }
+            self._stacks[vector] = self._mixer.hybrid(self._question.good, pins)
+        return self._stacks[vector]
+
+    def _label(self, axes: tuple[Axis, ...], trial: Trial) -> str:
+        return label_of(axes, trial.vector)
+
+    def _outcome(self, observation: Observation, is_good: bool = False) -> Outcome:
+        """What an observation tells the engine.
+
+        :raises InvalidEvidence: its trace does not answer the same question as the good end's.
+        """
+        if observation.failure is not None:
+            return Outcome(failure=observation.failure, reason=observation.reason)
+        trace = self._trace(observation)
+        if self._reference is None:
+            self._reference = trace
+        elif trace.header.run != self._reference.header.run:
+            require_comparable(self._reference, trace)
+        return Outcome(digests(trace))
+
+    def _trace(self, observation: Observation) -> Trace:
+        assert observation.trace is not None
+        path = self._store.blobs.path(observation.trace)
+        try:
+            self._store.blobs.get(observation.trace)
+            return read_trace(path)
+        except TraceError as error:
+            raise StoreError(str(path), "damaged", error.reason, observation.trace) from error
+
+    # One process per question
+
+    @contextmanager
+    def _only_one(self) -> Iterator[_Claim]:
+        name = self._question.identity.removeprefix("sha256:")
+        place = self._store.root / "locks" / f"{name}.lock"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("a+") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                stream.seek(0)
+                holder = stream.read().split()
+                session = int(holder[1]) if len(holder) == 2 else 0
+                raise SessionBusy(session, int(holder[0]) if holder else None) from None
+
+            def claim(session: int) -> None:
+                stream.seek(0)
+                stream.truncate()
+                stream.write(f"{os.getpid()} {session}")
+                stream.flush()
+
+            yield claim
+
+
+class _Claim(Protocol):
+    def __call__(self, session: int) -> None:
+        """Write down which session this process is running."""
+
+
+class _Written(Protocol):
+    def __call__(self, trial: Trial, observation: Observation, source: str) -> object:
+        """Called when a trial was observed, before the engine takes it in."""
+
+
+def _suspects_first(
+    axes: tuple[Axis, ...], observations: Iterable[Observation]
+) -> tuple[Axis, ...]:
+    """Components that the probe was seen to use come first: the culprit is among them."""
+    touched = {name for observation in observations for name in observation.touched}
+    return tuple(sorted(axes, key=lambda axis: (axis.component not in touched, axis.component)))
+
+
+def _raise_for(problem: EndProblem | None, spec: SessionSpec) -> None:
+    if problem is None:
+        return
+    if problem.kind == "agree":
+        raise NothingToBisect(problem.compared)
+    end = spec.good if problem.side == "good" else spec.bad
+    if problem.kind == "nondeterministic":
+        raise NondeterministicEnd(problem.side, end.reference, problem.events)
+    assert problem.verdict is not None
+    raise EndFailed(problem.side, end.reference, problem.verdict, problem.reason)

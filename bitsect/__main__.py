@@ -1,0 +1,5 @@
+"""`python -m bitsect` is `bitsect`."""
+
+from bitsect.cli import main
+
+main()

@@ -1,0 +1,153 @@
+"""`bisect start`, `status`, `log` and `report`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bitsect.bisect import report as documents
+from bitsect.bisect.findings import Answer, answer_of
+from bitsect.bisect.laboratory import Laboratory
+from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
+from bitsect.bisect.session import SessionDriver
+from bitsect.cli import tables
+from bitsect.cli.options import Arms, Json, Pre, PythonPath, Seed, probe_options
+from bitsect.cli.output import json_text, print_json, print_text, write_file
+from bitsect.cli.progress import reporter_for_console
+from bitsect.cli.workshop import Workshop
+from bitsect.images.catalogue import pip_axis_points
+from bitsect.images.reference import parse_reference
+
+SessionNumber = Annotated[
+    int | None, typer.Option("--session", "-s", help="A session's number; the latest if absent.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command()(start)
+    app.command()(status)
+    app.command()(log)
+    app.command("report")(report)
+
+
+def start(
+    ends: Annotated[list[str], typer.Argument(metavar="good:REF bad:REF", help="The two stacks.")],
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", min=1, max=64, help="Trials at the same time.")
+    ] = 1,
+    python: PythonPath = None,
+    arms: Arms = "data,kernels",
+    seed: Seed = 0,
+    pre: Pre = False,
+    yanked: Annotated[bool, typer.Option("--yanked", help="Yanked releases are points.")] = False,
+    builds: Annotated[
+        bool, typer.Option("--builds", help="Releases without a wheel are built from source.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew and use nothing observed earlier.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Search for every step between two stacks at which bits change.
+
+    The same command goes on where it was stopped.
+
+    Example: `bisect start good:venv:before.txt bad:venv:torch==2.13.0,numpy==2.4.6`
+    """
+    references = [parse_reference(end) for end in ends]
+    ordered_ends(references)
+    options = probe_options(arms, seed)
+    workshop = Workshop(python, allow_builds=builds, prereleases=pre)
+    with workshop.store() as store, reporter_for_console(quiet) as reporter:
+        reporter.stage("resolving both ends")
+        points = PointOptions(prereleases=pre, yanked=yanked, builds=builds)
+        question = ask_question(
+            references,
+            workshop.venv,
+            partial(
+                pip_axis_points,
+                interpreter=workshop.interpreter,
+                settings=workshop.settings,
+                prereleases=pre,
+                yanked=yanked,
+                sdists=builds,
+            ),
+            points,
+            workshop.payload.digest,
+            tuple(options.arguments(Path("OUT"))[1:]),
+        )
+        laboratory = Laboratory(
+            workshop.venv,
+            workshop.payload,
+            store,
+            options,
+            fresh=fresh,
+            phase=reporter.trial_phase,
+        )
+        driver = SessionDriver(question, workshop.venv, laboratory, store, reporter, workers)
+        session = driver.run(again=fresh)
+        answer = answer_of(store, session)
+    _show(answer, as_json)
+    return 0
+
+
+def status(session: SessionNumber = None, as_json: Json = False) -> int:
+    """Show what a session knows so far: findings, open brackets, trials.
+
+    Example: `bisect status`
+    """
+    _show(_answer(session), as_json)
+    return 0
+
+
+def log(session: SessionNumber = None, as_json: Json = False) -> int:
+    """List every observation of a session, in the order in which it came.
+
+    Example: `bisect log --session 3`
+    """
+    with Workshop.existing_store() as store:
+        record = store.session(session)
+        ledger = store.ledger(record.number)
+    if as_json:
+        print_json({"session": record, "ledger": ledger})
+    else:
+        tables.print_ledger(record, ledger)
+    return 0
+
+
+def report(
+    session: SessionNumber = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Write a session's answer as a Markdown document, or as JSON.
+
+    Example: `bisect report -o findings.md`
+    """
+    answer = _answer(session)
+    if as_json and output is None:
+        print_json(answer)
+    elif output is None:
+        print_text(documents.markdown(answer))
+    else:
+        write_file(output, json_text(answer) if as_json else documents.markdown(answer))
+    return 0
+
+
+def _answer(session: int | None) -> Answer:
+    with Workshop.existing_store() as store:
+        return answer_of(store, store.session(session))
+
+
+def _show(answer: Answer, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        tables.print_answer(answer)

@@ -1,0 +1,322 @@
+"""The one place where an error becomes a sentence: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar, cast
+
+from bitsect.bisect.errors import (
+    EndFailed,
+    InvalidEvidence,
+    NondeterministicEnd,
+    NoSession,
+    NothingToBisect,
+    SessionBusy,
+    StoreError,
+    UnusableEnds,
+)
+from bitsect.images.errors import (
+    BadReference,
+    InfrastructureError,
+    InterpreterError,
+    UnbuildableError,
+    UnknownVersion,
+    UnresolvedError,
+)
+from bitsect.images.manifest_errors import CanonicalError, InventoryError, ManifestError
+from bitsect.images.runtime.errors import ProgramError, SessionClosedError
+from bitsect.probes.errors import (
+    BitsectError,
+    EventKeyError,
+    FingerprintError,
+    OutputError,
+    ProbeError,
+    SelfCheckError,
+    TraceError,
+    UnknownArmError,
+)
+
+#: Nothing can be concluded: bad input, invalid evidence, or a host that failed.
+INVALID = 2
+
+E = TypeVar("E", bound=BitsectError)
+
+
+class Message(NamedTuple):
+    """One line for a person, and the exit status that goes with it."""
+
+    text: str
+    status: int = INVALID
+
+
+_EXPLAINERS: dict[type[BitsectError], Callable[[BitsectError], str]] = {}
+
+
+def explain(error: BitsectError) -> Message:
+    """The message for an error. Every class of the tree has one, its own or its parent's."""
+    for kind in type(error).__mro__:
+        if kind in _EXPLAINERS:
+            return Message(_one_line(_EXPLAINERS[kind](error)))
+    raise AssertionError(f"{type(error).__name__} has no message") from error
+
+
+def _explains(kind: type[E]) -> Callable[[Callable[[E], str]], Callable[[E], str]]:
+    def register(explainer: Callable[[E], str]) -> Callable[[E], str]:
+        _EXPLAINERS[kind] = cast(Callable[[BitsectError], str], explainer)
+        return explainer
+
+    return register
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+# Stacks
+
+
+@_explains(BadReference)
+def _(error: BadReference) -> str:
+    forms = f" Try: {_listed(error.candidates, 8)}." if error.candidates else ""
+    return f"cannot use {error.text!r} as a stack: {error.reason}.{forms}"
+
+
+@_explains(InterpreterError)
+def _(error: InterpreterError) -> str:
+    return f"{error.path} is no usable Python: {error.reason}. Name another one with --python."
+
+
+@_explains(UnknownVersion)
+def _(error: UnknownVersion) -> str:
+    if not error.offered:
+        return (
+            f"your package index offers no {error.package} for Python {error.python}."
+            " Check the name, and `pip config list` for the index."
+        )
+    return (
+        f"your package index offers no {error.package} {error.version} for Python"
+        f" {error.python} ({error.offered} releases are offered; nearest:"
+        f" {_listed(error.nearest)}). Choose one of those, or another Python with --python."
+    )
+
+
+@_explains(UnresolvedError)
+def _(error: UnresolvedError) -> str:
+    return (
+        f"UNRESOLVED: {_listed(error.requirements)} cannot be installed together."
+        f" {error.reason} Change one of these requirements."
+    )
+
+
+@_explains(UnbuildableError)
+def _(error: UnbuildableError) -> str:
+    return f"UNBUILDABLE: {error.what} could not be made. {error.tail}"
+
+
+@_explains(InfrastructureError)
+def _(error: InfrastructureError) -> str:
+    match error.kind:
+        case "index":
+            return (
+                f"no package index can be reached: {error.detail}. Check the network and"
+                " `pip config list`, then run the same command again: nothing is lost."
+            )
+        case "disk":
+            return (
+                f"no space is left on the disk: {error.detail}. Free some, or set BITSECT_DATA"
+                " and BITSECT_CACHE to a larger one, then run the same command again."
+            )
+        case "permission":
+            return f"not allowed: {error.detail}. Check the owner and mode of that path."
+        case "host":
+            return (
+                f"INFRA: the host ended a trial: {error.detail}. Look at its memory and its"
+                " limits, then run the same command again: what was observed is kept."
+            )
+    return f"a tool that bitsect needs failed: {error.detail}."
+
+
+@_explains(ManifestError)
+def _(error: ManifestError) -> str:
+    at = f", at {error.place}" if error.place else ""
+    return (
+        f"the manifest {error.path or 'just taken'} cannot be relied on{at}: {error.reason}."
+        " Pin the stack again with `bitsect pin`."
+    )
+
+
+@_explains(InventoryError)
+def _(error: InventoryError) -> str:
+    return f"no inventory of {error.reference}: {error.reason}. {error.tail}"
+
+
+@_explains(CanonicalError)
+def _(error: CanonicalError) -> str:
+    return f"a value has no digest, at {error.place or 'the top'}: {error.reason}."
+
+
+@_explains(ProgramError)
+def _(error: ProgramError) -> str:
+    return f"cannot run {error.program}: {error.reason}."
+
+
+@_explains(SessionClosedError)
+def _(error: SessionClosedError) -> str:
+    return f"{error.program} was stopped before it had ended."
+
+
+# Probes and traces
+
+
+@_explains(ProbeError)
+def _(error: ProbeError) -> str:
+    return f"the probe cannot run in this stack: {error.reason}."
+
+
+@_explains(FingerprintError)
+def _(error: FingerprintError) -> str:
+    return f"a tensor of {error.dtype} cannot be fingerprinted: {error.reason}."
+
+
+@_explains(EventKeyError)
+def _(error: EventKeyError) -> str:
+    return f"{error.text!r} names no event: {error.reason}."
+
+
+@_explains(SelfCheckError)
+def _(error: SelfCheckError) -> str:
+    return (
+        f"INVALID: this stack computes a known fingerprint wrongly on {error.device}"
+        f" ({error.case}: {error.actual} instead of {error.expected}), so nothing that it reports"
+        " can be relied on."
+    )
+
+
+@_explains(UnknownArmError)
+def _(error: UnknownArmError) -> str:
+    return f"the probe has no arm {error.arm!r}. It has: {_listed(error.known)}."
+
+
+@_explains(OutputError)
+def _(error: OutputError) -> str:
+    return f"cannot write to {error.path}: {error.reason}. Name another folder."
+
+
+@_explains(TraceError)
+def _(error: TraceError) -> str:
+    at = f", line {error.line}" if error.line else ""
+    return (
+        f"{error.path}{at}: not a trace to rely on: {error.reason}."
+        " Run the probe again: `bitsect probe REF --output FOLDER`."
+    )
+
+
+@_explains(InvalidEvidence)
+def _(error: InvalidEvidence) -> str:
+    first, second = error.first, error.second
+    match error.what:
+        case "same-run":
+            return "both traces come from one run of the probe: there is nothing to compare."
+        case "controls":
+            return (
+                f"INVALID: the control {first} was not caught, so an equal result would mean"
+                " nothing. Report this stack's versions as a defect of the probe."
+            )
+        case "fingerprint":
+            return (
+                f"INVALID: fingerprint and {second} of {first} contradict each other. Integer"
+                " arithmetic or memory of this stack or host cannot be relied on."
+            )
+        case "empty":
+            return "the traces hold no event that could be compared. Run the probe again."
+    return (
+        f"the traces answer different questions ({error.what}: {first} and {second})."
+        " Run the probe on both stacks with the same arguments on the same kind of device."
+    )
+
+
+# Searches
+
+
+@_explains(UnusableEnds)
+def _(error: UnusableEnds) -> str:
+    match error.reason:
+        case "same":
+            return (
+                f"good and bad are the same stack: {error.good} and {error.bad} install the"
+                " same versions. Name two different ones."
+            )
+        case "builds":
+            return (
+                f"{error.good} and {error.bad} install the same versions in different builds,"
+                " which cannot be mixed by version."
+            )
+        case "sides":
+            return (
+                f"one reference must begin with good: and the other with bad:, not"
+                f" {error.good!r} and {error.bad!r}."
+            )
+    return (
+        f"only venv: references can be mixed and searched, not {error.good!r} and {error.bad!r}."
+        " `bitsect probe` and `bitsect compare` work on any stack."
+    )
+
+
+@_explains(EndFailed)
+def _(error: EndFailed) -> str:
+    return (
+        f"{error.verdict}: the {error.side} end, {error.reference}, did not run:"
+        f" {error.reason or 'it said nothing'}. Name an end that runs."
+    )
+
+
+@_explains(NondeterministicEnd)
+def _(error: NondeterministicEnd) -> str:
+    return (
+        f"NONDETERMINISTIC: the {error.side} end, {error.reference}, does not repeat itself in"
+        f" {len(error.events)} events; the first is {error.events[0]}. A search would walk on"
+        " noise: make that operation deterministic first."
+    )
+
+
+@_explains(NothingToBisect)
+def _(error: NothingToBisect) -> str:
+    return f"nothing to bisect: the two stacks agree on all {error.compared} events."
+
+
+@_explains(StoreError)
+def _(error: StoreError) -> str:
+    match error.reason:
+        case "newer":
+            return (
+                f"the store {error.path} was written by a newer bitsect (schema {error.found};"
+                f" this one reads up to {error.known}). Upgrade bitsect, or set BITSECT_DATA to"
+                " another folder."
+            )
+        case "foreign":
+            return f"{error.path} is not a store of bitsect. Set BITSECT_DATA to another folder."
+        case "damaged":
+            return (
+                f"{error.path} is damaged: {error.found}, kept as {error.known}. Move the store"
+                " away, or restore it, and run the search again."
+            )
+    return f"the store {error.path} cannot be used: {error.reason}."
+
+
+@_explains(SessionBusy)
+def _(error: SessionBusy) -> str:
+    process = f" by process {error.process}" if error.process else ""
+    return f"this search is being run already{process}. Watch it with `bisect status`."
+
+
+@_explains(NoSession)
+def _(error: NoSession) -> str:
+    if not error.known:
+        return "there is no session yet. Begin one: bisect start good:REF bad:REF."
+    known = _listed([str(number) for number in error.known])
+    return f"there is no session {error.wanted}. There are: {known}."

@@ -1,0 +1,51 @@
+"""Standard output: results, and nothing but results."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from bitsect.images.errors import InfrastructureError
+
+
+def json_text(value: object) -> str:
+    """A value as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def print_json(value: object) -> None:
+    """Write a value as indented JSON."""
+    sys.stdout.write(json_text(value))
+
+
+def print_text(text: str) -> None:
+    """Write text as it is."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def close_output(status: int) -> int:
+    """Flush; a reader that has gone away, such as `head`, is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a result to a file in one step.
+
+    :raises InfrastructureError: it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        full = error.errno == errno.ENOSPC
+        raise InfrastructureError("disk" if full else "permission", str(path)) from error

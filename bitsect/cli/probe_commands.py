@@ -1,0 +1,149 @@
+"""`bitsect probe` and `bitsect compare`."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bitsect.bisect.compare import Comparison, compare_traces
+from bitsect.bisect.errors import EndFailed
+from bitsect.cli import tables
+from bitsect.cli.console import console
+from bitsect.cli.options import Arms, Json, PythonPath, Seed, probe_options
+from bitsect.cli.output import print_json
+from bitsect.cli.workshop import Workshop
+from bitsect.images.manifest import Manifest
+from bitsect.images.reference import Reference, parse_reference
+from bitsect.images.runner import (
+    ProbeOptions,
+    ProbeRun,
+    full_manifest,
+    run_probe,
+    take_inventory,
+)
+from bitsect.probes.errors import ProbeError
+from bitsect.probes.trace import Trace, read_trace
+
+#: Exit status when two traces differ.
+DIFFERENT = 1
+#: Seconds that one run of the probe may take.
+TIMEOUT = 1800.0
+
+
+class Repetition(msgspec.Struct, frozen=True):
+    """What `bitsect probe` found."""
+
+    reference: str
+    manifest: str
+    probe: str
+    device: str
+    traces: tuple[str, ...]
+    comparison: Comparison
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command()(probe)
+    app.command()(compare)
+
+
+def probe(
+    reference: Annotated[str, typer.Argument(metavar="REF", help="The stack to probe.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Keep the traces and the manifest in this folder."),
+    ] = None,
+    python: PythonPath = None,
+    arms: Arms = "data,kernels",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Probe a stack twice, in two processes, and say whether it repeats itself bit for bit.
+
+    Ends with 0 if it does, 1 if not, and 2 if the evidence is invalid.
+
+    Example: `bitsect probe venv:torch==2.13.0,numpy==2.4.6 -o traces/`
+    """
+    workshop = Workshop(python)
+    wanted = parse_reference(reference)
+    with ExitStack() as cleanup:
+        folder = output or Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        found = _probe_twice(workshop, wanted, probe_options(arms, seed), folder)
+    if output is None:
+        found = msgspec.structs.replace(found, traces=())
+    if as_json:
+        print_json(found)
+    else:
+        tables.print_comparison(found.comparison)
+    return 0 if found.comparison.equal else DIFFERENT
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.")],
+    second: Annotated[Path, typer.Argument(metavar="TRACE", help="Another trace.")],
+    as_json: Json = False,
+) -> int:
+    """Compare two traces of the probe, event by event.
+
+    Ends with 0 if they are equal, 1 if they differ, and 2 if the evidence is invalid.
+
+    Example: `bitsect compare good/first.jsonl bad/first.jsonl`
+    """
+    comparison = compare_traces(read_trace(first), read_trace(second))
+    if as_json:
+        print_json(comparison)
+    else:
+        tables.print_comparison(comparison)
+    return 0 if comparison.equal else DIFFERENT
+
+
+def _probe_twice(
+    workshop: Workshop, reference: Reference, options: ProbeOptions, folder: Path
+) -> Repetition:
+    runtime = workshop.runtime(reference)
+    console.print(f"resolving {reference.text}", markup=False)
+    handle = runtime.ensure(runtime.resolve(reference))
+    traces: list[Trace] = []
+    kept: list[str] = []
+    manifest: Manifest | None = None
+    try:
+        for number, name in enumerate(("first", "second"), 1):
+            console.print(f"running the probe, process {number} of 2")
+            with runtime.open(handle) as session:
+                manifest = take_inventory(session, workshop.payload)
+                asked = dataclasses.replace(options, manifest=manifest.root)
+                place = folder / f"{name}-run"
+                ran = run_probe(session, workshop.payload, asked, place, TIMEOUT)
+            kept.append(str(_kept_trace(ran, reference, folder / f"{name}.jsonl")))
+            shutil.rmtree(place)
+            traces.append(read_trace(kept[-1]))
+            if ran.touched is not None:
+                manifest = full_manifest(manifest, ran.touched)
+    finally:
+        handle.release()
+    assert manifest is not None
+    manifest.save(folder / "stack.yaml")
+    return Repetition(
+        reference=reference.text,
+        manifest=manifest.root,
+        probe=workshop.payload.digest,
+        device=traces[0].header.device_class,
+        traces=tuple(kept),
+        comparison=compare_traces(*traces),
+    )
+
+
+def _kept_trace(ran: ProbeRun, reference: Reference, place: Path) -> Path:
+    if ran.invalid is not None:
+        raise ProbeError(ran.invalid)
+    if ran.trace is None:
+        raise EndFailed("probed", reference.text, str(ran.verdict), ran.reason)
+    return ran.trace.rename(place)

@@ -1,0 +1,181 @@
+"""Showing a search while it runs: live on a terminal, line by line elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from bitsect.bisect.engine.engine import Engine
+from bitsect.bisect.engine.model import Trial
+from bitsect.bisect.records import LedgerEntry, SessionRecord
+from bitsect.bisect.reporting import Reporter
+from bitsect.bisect.verdicts import Verdict
+from bitsect.bisect.wording import open_classes
+from bitsect.cli.console import console
+
+MARKS = {
+    Verdict.MATCH: "●",
+    Verdict.MISMATCH: "○",
+    Verdict.NONDETERMINISTIC: "?",
+}
+#: Everything that gave no comparison.
+BROKEN = "×"  # noqa: RUF001  (the mark is drawn, not read)
+
+
+def outcome_text(trial: Trial, entry: LedgerEntry, engine: Engine) -> str:
+    """What a trial gave, in words."""
+    verdict = engine.verdict(trial.vector)
+    if verdict is None:
+        return "ran"
+    if verdict is Verdict.MISMATCH:
+        return f"{verdict}, {len(engine.changed_events(trial.vector))} events changed"
+    reason = entry.observation.reason.split("\n", 1)[0]
+    return f"{verdict}: {reason}" if reason and verdict not in MARKS else str(verdict)
+
+
+def time_text(entry: LedgerEntry) -> str:
+    """How long a trial took, or that it had been observed earlier."""
+    if entry.source == "cache":
+        return "observed earlier"
+    return f"{sum(entry.observation.milliseconds.values()) / 1000:.1f} s"
+
+
+class LineReporter(Reporter):
+    """One line per event, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Nothing to undo."""
+
+    def stage(self, what: str) -> None:
+        self._print(what)
+
+    def session_opened(self, session: SessionRecord, kept: int) -> None:
+        if kept:
+            self._done = kept
+            self._print(f"session {session.number}: going on, {kept} observations kept")
+        else:
+            self._print(f"session {session.number}: the ends differ, searching")
+
+    def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
+        self._done += 1
+        run = f", run {trial.repetition + 1}" if trial.repetition else ""
+        self._print(
+            f"[{self._done}] {label}{run}: {outcome_text(trial, entry, engine)}"
+            f" ({time_text(entry)})"
+        )
+        state = engine.state()
+        if state.problem is None and engine.verdict(engine.bad) is not None:
+            self._print(f"    at most {state.trials_left_at_most} trials left")
+            for line in open_classes(engine, state):
+                self._print(f"    open  {line}")
+
+    def _print(self, text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+
+class LiveReporter(Reporter):
+    """The ledger scrolls by; below it stands what runs now and what is still open."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._stage = ""
+        self._running: dict[str, str] = {}
+        self._left: int | None = None
+        self._open: tuple[str, ...] = ()
+        self._done = 0
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._guard:
+            self._running.clear()
+            self._left, self._open, self._stage = None, (), ""
+        self._live.stop()
+
+    def stage(self, what: str) -> None:
+        with self._guard:
+            self._stage = what
+
+    def session_opened(self, session: SessionRecord, kept: int) -> None:
+        with self._guard:
+            self._done = max(self._done, kept)
+            self._stage = f"session {session.number}" + (
+                f", going on with {kept} observations" if kept else ""
+            )
+
+    def trial_started(self, trial: Trial, label: str) -> None:
+        with self._guard:
+            self._running[label] = "waiting"
+
+    def trial_phase(self, label: str, phase: str) -> None:
+        with self._guard:
+            self._running[label] = phase
+
+    def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
+        verdict = engine.verdict(trial.vector)
+        mark = "·" if verdict is None else MARKS.get(verdict, BROKEN)
+        run = f" (run {trial.repetition + 1})" if trial.repetition else ""
+        line = Text(f"{mark} {label}{run}  ")
+        line.append(outcome_text(trial, entry, engine), style="bold")
+        line.append(f"  {time_text(entry)}", style="dim")
+        state = engine.state()
+        searching = state.problem is None and engine.verdict(engine.bad) is not None
+        with self._guard:
+            self._running.pop(label, None)
+            self._done += 1
+            if searching:
+                self._left = state.trials_left_at_most
+                self._open = open_classes(engine, state)
+        self._live.console.print(line)
+
+    def _render(self) -> Group:
+        with self._guard:
+            lines = Table.grid(padding=(0, 2))
+            if self._stage:
+                lines.add_row(escape(self._stage), "")
+            for label, phase in self._running.items():
+                lines.add_row(f"◆ {escape(label)}", f"[dim]{escape(phase)}[/dim]")
+            if self._left is not None:
+                lines.add_row(f"{self._done} runs done", f"at most {self._left} trials left")
+                for text in self._open:
+                    what, _, where = text.rpartition(": ")
+                    lines.add_row(f"  open  {escape(what)}", escape(where))
+        return Group(lines)
+
+
+def reporter_for_console(quiet: bool) -> LiveReporter | LineReporter | QuietReporter:
+    """The reporter that fits where standard error goes."""
+    if quiet:
+        return QuietReporter()
+    return LiveReporter() if console.is_terminal else LineReporter()
+
+
+class QuietReporter(Reporter):
+    """Says nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Nothing to undo."""

@@ -1,0 +1,149 @@
+"""Results as tables for a terminal. Every one has a JSON twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bitsect.bisect.compare import Comparison
+from bitsect.bisect.findings import Answer, FoundChange
+from bitsect.bisect.records import LedgerEntry, SessionRecord
+from bitsect.bisect.report import bound_text, confirmed_text, step_text, summary
+from bitsect.bisect.wording import label_of, operations_of, short
+from bitsect.images.differences import Difference
+
+
+def print_answer(answer: Answer) -> None:
+    """The findings of a session, and what to know about them."""
+    out = _out()
+    if answer.findings:
+        table = _table("#", "step", "operations", "events", "confirmed by")
+        for found in answer.findings:
+            table.add_row(
+                str(found.number),
+                Text("\n".join(_steps(found))),
+                Text(_operations_text(found.operations)),
+                str(len(found.changes)),
+                Text(confirmed_text(found)),
+            )
+        out.print(table)
+    out.print(Text(f"{summary(answer)}."), soft_wrap=True)
+    out.print(
+        Text(f"{len(answer.trials)} trials; a linear scan of these releases takes {answer.scan}.")
+    )
+    for text in answer.came_back:
+        out.print(Text(f"came back: {text}"), soft_wrap=True)
+    for text in answer.open_classes:
+        out.print(Text(f"still open: {text}"), soft_wrap=True)
+    if answer.settled:
+        out.print(Text("Read on: bisect report (the whole document), bisect log (every run)."))
+    else:
+        out.print(Text(f"At most {answer.left_at_most} trials left: run the same command again."))
+
+
+def print_ledger(session: SessionRecord, ledger: Iterable[LedgerEntry]) -> None:
+    """Every observation of a session."""
+    out = _out()
+    spec = session.spec
+    out.print(Text(f"session {session.number}: {spec.good.reference} .. {spec.bad.reference}"))
+    table = _table("#", "what was different", "run", "gave", "events", "seconds", "from")
+    for entry in ledger:
+        seen = entry.observation
+        table.add_row(
+            str(entry.sequence),
+            Text(label_of(spec.axes, entry.vector)),
+            str(entry.repetition + 1),
+            Text("a trace" if seen.failure is None else f"{seen.failure}: {seen.reason}"),
+            (seen.trace or "").removeprefix("sha256:")[:12],
+            f"{sum(seen.milliseconds.values()) / 1000:.1f}",
+            entry.source,
+        )
+    out.print(table)
+    for event in session.events:
+        out.print(Text(f"{event.at}  {event.kind} {event.detail}".rstrip()), soft_wrap=True)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """What differs between two traces."""
+    out = _out()
+    if comparison.equal:
+        out.print(
+            Text(
+                f"equal: all {comparison.compared} events agree,"
+                f" {comparison.certified} of them by SHA-256."
+            )
+        )
+        return
+    table = _table("event", "how", "first", "second")
+    for change in comparison.changes:
+        table.add_row(
+            Text(change.key),
+            change.kind,
+            Text(_digest_text(change.first)),
+            Text(_digest_text(change.second)),
+        )
+    out.print(table)
+    operations = operations_of(change.key for change in comparison.changes)
+    out.print(
+        Text(
+            f"different: {len(comparison.changes)} events, {comparison.compared} compared:"
+            f" {short(operations, 8)}."
+        ),
+        soft_wrap=True,
+    )
+
+
+def print_differences(differences: Iterable[Difference]) -> None:
+    """The components in which two manifests differ."""
+    out = _out()
+    listed = list(differences)
+    telling = [difference for difference in listed if not difference.noise]
+    if telling:
+        table = _table("component", "first", "second")
+        for difference in telling:
+            table.add_row(
+                Text(difference.component),
+                Text(difference.before or "absent"),
+                Text(difference.after or "absent"),
+            )
+        out.print(table)
+    noise = len(listed) - len(telling)
+    out.print(
+        Text(f"{len(telling)} components differ" + (f"; {noise} more are noise." if noise else "."))
+    )
+
+
+def _steps(found: FoundChange) -> Iterable[str]:
+    for culprit in found.culprits:
+        yield step_text(culprit)
+        if not culprit.bound.exact:
+            yield bound_text(culprit)
+
+
+def _operations_text(operations: tuple[str, ...]) -> str:
+    """Operations grouped by arm and type: ``data float64: log, power``."""
+    groups: dict[str, list[str]] = {}
+    for operation in operations:
+        arm, dtype, name = operation.split(" ", 2)
+        groups.setdefault(f"{arm} {dtype}", []).append(name)
+    return "\n".join(f"{group}: {short(names, 8)}" for group, names in groups.items())
+
+
+def _digest_text(digest: str | None) -> str:
+    if digest is None:
+        return "absent"
+    return digest.rpartition(":")[2][:16]
+
+
+def _out() -> Console:
+    return Console(highlight=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
