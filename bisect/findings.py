@@ -13,7 +13,13 @@ from bitsect.bisect.errors import InvalidEvidence, StoreError
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
-from bitsect.bisect.wording import label_of, open_classes, operations_of
+from bitsect.bisect.wording import (
+    Operations,
+    label_of,
+    open_brackets,
+    operations_of,
+    operations_text,
+)
 from bitsect.probes.errors import TraceError
 from bitsect.probes.trace import Event, EventKey, Trace, read_trace
 
@@ -41,7 +47,7 @@ class FoundChange(msgspec.Struct, frozen=True):
     number: int
     culprits: tuple[Culprit, ...]
     exact: bool
-    operations: tuple[str, ...]
+    operations: tuple[Operations, ...]
     changes: tuple[EventChange, ...]
     runs_before: int
     runs_after: int
@@ -75,7 +81,8 @@ class Answer(msgspec.Struct, frozen=True):
     trials: tuple[TrialLine, ...]
     scan: int
     left_at_most: int
-    open_classes: tuple[str, ...]
+    repeats_left: int
+    open_brackets: tuple[tuple[str, str], ...]
     came_back: tuple[str, ...]
     left_out: dict[str, dict[str, int]]
     interpreter: str
@@ -121,11 +128,14 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
         trials=_lines(engine, ledger),
         scan=sum(axis.top - 1 for axis in engine.axes) + 2,
         left_at_most=state.trials_left_at_most,
-        open_classes=open_classes(engine, state),
+        repeats_left=state.repeats_left,
+        open_brackets=open_brackets(engine, state),
         came_back=tuple(
-            f"{', '.join(operations_of(a.events))}: {label_of(engine.axes, a.other)} differs from"
-            f" {label_of(engine.axes, a.same[0])}, {label_of(engine.axes, a.same[1])} does not"
-            for a in engine.anomalies()
+            f"{operations_text(operations_of(each.events))}:"
+            f" {label_of(engine.axes, each.other)} differs from"
+            f" {label_of(engine.axes, each.same[0])},"
+            f" {label_of(engine.axes, each.same[1])} does not"
+            for each in engine.anomalies()
         ),
         left_out=session.spec.left_out,
         interpreter=session.spec.interpreter,

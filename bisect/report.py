@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bitsect.bisect.engine.model import Culprit
 from bitsect.bisect.findings import Answer, FoundChange
-from bitsect.bisect.wording import short
+from bitsect.bisect.wording import operations_text
 
 #: Events of one finding that are listed one by one.
 LISTED_EVENTS = 12
@@ -69,8 +69,9 @@ def _table(answer: Answer) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for found in answer.findings:
         steps = " and ".join(step_text(culprit) for culprit in found.culprits)
+        operations = operations_text(found.operations)
         yield (
-            f"| {found.number} | {steps} | {short(found.operations)} | {len(found.changes)}"
+            f"| {found.number} | {steps} | {operations} | {len(found.changes)}"
             f" | {confirmed_text(found)} |"
         )
     yield ""
@@ -84,7 +85,8 @@ def _finding(found: FoundChange) -> Iterator[str]:
             yield f"- `{culprit.component}` is known only as {bound_text(culprit)}."
     if len(found.culprits) > 1:
         yield "- Each of these is needed: with any one of them taken back, the change is gone."
-    yield f"- Operations: {', '.join(found.operations)}."
+    for group in found.operations:
+        yield f"- {group.kind}: {', '.join(group.names)} ({group.events} events)."
     yield ""
     yield "| event | before | after |"
     yield "|---|---|---|"
@@ -101,7 +103,7 @@ def _caveats(answer: Answer) -> Iterator[str]:
     for component, missing in answer.left_out.items():
         reasons = ", ".join(f"{count} {why}" for why, count in missing.items())
         notes.append(f"Releases of `{component}` that were no points: {reasons}.")
-    notes += [f"Still open: {text}." for text in answer.open_classes]
+    notes += [f"Still open between {where}: {what}." for where, what in answer.open_brackets]
     if notes:
         yield "## What to know"
         yield ""

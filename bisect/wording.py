@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from bitsect.bisect.engine.engine import Engine, State
 from bitsect.bisect.engine.model import Axis, Vector
@@ -23,32 +26,71 @@ def label_of(axes: Sequence[Axis], vector: Vector) -> str:
     return ", ".join(moved)
 
 
-def open_classes(engine: Engine, state: State) -> tuple[str, ...]:
-    """Every open class in words: its operations, and the bracket it is in."""
-    lines = []
+def open_brackets(engine: Engine, state: State) -> tuple[tuple[str, str], ...]:
+    """Every open bracket, and the operations of the classes that are searched in it."""
+    events: dict[str, list[str]] = {}
     for bracket in state.brackets:
         axis = engine.axes[bracket.axis]
-        lines.append(
-            f"{short(operations_of(bracket.events))}: {axis.component.partition(':')[2]}"
-            f" {axis.points[bracket.low]} .. {axis.points[bracket.high]}"
-        )
+        where = f"{axis.points[bracket.low]} .. {axis.points[bracket.high]}"
+        where = f"{axis.component.partition(':')[2]} {where}"
+        events.setdefault(where, []).extend(bracket.events)
     for question in state.set_questions:
-        lines.append(
-            f"{short(operations_of(question.events))}: one or more of {short(question.suspects)}"
-        )
-    return tuple(lines)
+        where = f"one or more of {short(question.suspects)}"
+        events.setdefault(where, []).extend(question.events)
+    return tuple(
+        (where, operations_text(operations_of(names), groups=2)) for where, names in events.items()
+    )
 
 
-def operations_of(events: Iterable[str]) -> tuple[str, ...]:
-    """What a person would call these events, e.g. ``data float64 power``, each once."""
-    names: dict[str, None] = {}
+class Operations(msgspec.Struct, frozen=True):
+    """Events of one kind, by the names of their operations.
+
+    :param kind: arm, group and types, such as ``data transcendental float32 float64``.
+    :param names: operations, each once, variants under their common name.
+    :param events: number of events.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    events: int
+
+
+def operations_of(events: Iterable[str]) -> tuple[Operations, ...]:
+    """What a person would call these events; the kinds with most events come first.
+
+    Types for which the same operations are concerned share one kind.
+    """
+    names: dict[str, dict[str, None]] = {}
+    counts: Counter[str] = Counter()
     for event in events:
         key = EventKey.parse(event)
-        arm, _, rest = key.scope.partition(".")
-        dtype = rest.rpartition(".")[2]
-        direction = " backward" if key.phase == "backward" else ""
-        names[f"{arm} {dtype} {key.operation}{direction}".replace("  ", " ")] = None
-    return tuple(names)
+        backward = " backward" if key.phase == "backward" else ""
+        names.setdefault(key.scope, {})[key.operation.partition(".")[0] + backward] = None
+        counts[key.scope] += 1
+    alike: dict[tuple[str, frozenset[str]], list[str]] = {}
+    for scope, operations in names.items():
+        group = scope.rpartition(".")[0]
+        alike.setdefault((group, frozenset(operations)), []).append(scope)
+    found = [
+        Operations(
+            kind=" ".join([*group.split("."), *(scope.rpartition(".")[2] for scope in scopes)]),
+            names=tuple(names[scopes[0]]),
+            events=sum(counts[scope] for scope in scopes),
+        )
+        for (group, _), scopes in alike.items()
+    ]
+    return tuple(sorted(found, key=lambda operations: -operations.events))
+
+
+def operations_text(
+    operations: Sequence[Operations], groups: int = 3, names: int = 5, separator: str = "; "
+) -> str:
+    """Operations in a line or a few."""
+    parts = [f"{group.kind}: {short(group.names, names)}" for group in operations[:groups]]
+    rest = operations[groups:]
+    if rest:
+        parts.append(f"and {sum(group.events for group in rest)} events of {len(rest)} more kinds")
+    return separator.join(parts)
 
 
 def short(names: Iterable[str], most: int = 4) -> str:

@@ -37,9 +37,9 @@ _DTYPE_NAME = re.compile(r"[^\s:\[\],]+")
 # Case, words of 64 bits, stride, levels, digest: from the definition in plain Python.
 _KNOWN_STEP = 0x1E3779B97F4A7C15
 _KNOWN_ANSWERS: tuple[tuple[str, int, int, tuple[int, ...], str], ...] = (
-    ("mixed", 9, 1, (), "a378b8fa91f8d5f156f6dc3a662cd7d6"),
-    ("folded", 401, 1, (16, 4), "6e2c6ac9d2864744cd1a394fa0a82f8d"),
-    ("gathered", 401, 3, (64, 8), "c6168cac21c09e23b4c64973cd44242f"),
+    ("mixed", 9, 1, (), "a631aa5300859216e9b4661fb0cd4895"),
+    ("folded", 401, 1, (16, 4), "5c1ed3043b85c8f38a758ce9782b0f05"),
+    ("gathered", 401, 3, (64, 8), "b68bbb6b60d7274141de5708115e948f"),
 )
 # Where a word may start at any byte.
 _TOLERANT_MACHINES = ("x86_64", "amd64", "aarch64", "arm64")

@@ -41,7 +41,8 @@ from bitsect.bisect.verdicts import Verdict
 class State(msgspec.Struct, frozen=True):
     """Everything that the search knows, computed from the evidence.
 
-    ``settled`` says that no trial is left to ask: the findings are final.
+    ``trials_left_at_most`` counts vectors that were never run, ``repeats_left`` runs that only
+    repeat a side of a finding. ``settled`` says that neither is left: the findings are final.
     """
 
     problem: EndProblem | None
@@ -49,6 +50,7 @@ class State(msgspec.Struct, frozen=True):
     brackets: tuple[Bracket, ...]
     set_questions: tuple[SetQuestion, ...]
     trials_left_at_most: int
+    repeats_left: int
     settled: bool
 
 
@@ -98,6 +100,7 @@ class Engine:
         if not self._ends_known():
             return self._missing_runs([self.good, self.bad], busy)[:count]
         vectors = choose(
+            self.axes,
             state.brackets,
             state.set_questions,
             self.evidence,
@@ -173,7 +176,7 @@ class Engine:
         problem = self._end_problem()
         if problem is not None or not self._ends_known():
             inside = sum(axis.top - 1 for axis in self.axes)
-            return State(problem, (), (), (), inside, problem is not None)
+            return State(problem, (), (), (), inside, 0, problem is not None)
         progress = [
             (events, ClassSearch(self.axes, self.evidence, events).run())
             for events in self.classes()
@@ -182,9 +185,10 @@ class Engine:
         findings = _gathered(progress)
         brackets = tuple(b for _, p in progress for b in p.brackets)
         questions = tuple(q for _, p in progress for q in p.set_questions)
-        settled = not (brackets or questions or self._missing_runs(_sides(findings), set()))
+        repeats = len(self._missing_runs(_sides(findings), set()))
         left = self._trials_left_at_most(brackets, questions)
-        return State(None, findings, brackets, questions, left, settled)
+        settled = not (brackets or questions or repeats)
+        return State(None, findings, brackets, questions, left, repeats, settled)
 
     def _end_problem(self) -> EndProblem | None:
         for side, vector in (("good", self.good), ("bad", self.bad)):

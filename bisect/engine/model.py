@@ -19,22 +19,31 @@ ABSENT = "absent"
 class Axis(msgspec.Struct, frozen=True):
     """A component with its points in order, the good stack's first, the bad stack's last.
 
-    :raises ValueError: fewer than two points, or a point twice.
+    :param odds: how likely a change is at each step from one point to the next, relative to
+        the other steps; equally likely if empty. Decides what an answer costs, never the answer.
+    :raises ValueError: fewer than two points, a point twice, or odds that do not fit them.
     """
 
     component: str
     points: tuple[str, ...]
+    odds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.points) < 2:
             raise ValueError(f"axis {self.component} needs two points, has {self.points}")
         if len(set(self.points)) != len(self.points):
             raise ValueError(f"axis {self.component} names a point twice: {self.points}")
+        if self.odds and (len(self.odds) != self.top or min(self.odds) < 1):
+            raise ValueError(f"axis {self.component} needs {self.top} positive odds: {self.odds}")
 
     @property
     def top(self) -> int:
         """Index of the bad stack's point."""
         return len(self.points) - 1
+
+    def weight(self, low: int, high: int) -> int:
+        """How likely a change is somewhere between two points."""
+        return sum(self.odds[low:high]) if self.odds else high - low
 
 
 class Trial(msgspec.Struct, frozen=True, order=True):

@@ -17,8 +17,9 @@ from bitsect.bisect.engine.model import Trial
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.verdicts import Verdict
-from bitsect.bisect.wording import open_classes
+from bitsect.bisect.wording import open_brackets
 from bitsect.cli.console import console
+from bitsect.cli.tables import left_text
 
 MARKS = {
     Verdict.MATCH: "●",
@@ -78,9 +79,9 @@ class LineReporter(Reporter):
         )
         state = engine.state()
         if state.problem is None and engine.verdict(engine.bad) is not None:
-            self._print(f"    at most {state.trials_left_at_most} trials left")
-            for line in open_classes(engine, state):
-                self._print(f"    open  {line}")
+            self._print(f"    {left_text(state.trials_left_at_most, state.repeats_left)}")
+            for where, what in open_brackets(engine, state):
+                self._print(f"    open  {where}  {what}")
 
     def _print(self, text: str) -> None:
         console.print(Text(text), soft_wrap=True)
@@ -93,8 +94,8 @@ class LiveReporter(Reporter):
         self._guard = threading.Lock()
         self._stage = ""
         self._running: dict[str, str] = {}
-        self._left: int | None = None
-        self._open: tuple[str, ...] = ()
+        self._left = ""
+        self._open: tuple[tuple[str, str], ...] = ()
         self._done = 0
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
 
@@ -110,7 +111,7 @@ class LiveReporter(Reporter):
     ) -> None:
         with self._guard:
             self._running.clear()
-            self._left, self._open, self._stage = None, (), ""
+            self._left, self._open, self._stage = "", (), ""
         self._live.stop()
 
     def stage(self, what: str) -> None:
@@ -145,8 +146,8 @@ class LiveReporter(Reporter):
             self._running.pop(label, None)
             self._done += 1
             if searching:
-                self._left = state.trials_left_at_most
-                self._open = open_classes(engine, state)
+                self._left = left_text(state.trials_left_at_most, state.repeats_left)
+                self._open = open_brackets(engine, state)
         self._live.console.print(line)
 
     def _render(self) -> Group:
@@ -156,11 +157,10 @@ class LiveReporter(Reporter):
                 lines.add_row(escape(self._stage), "")
             for label, phase in self._running.items():
                 lines.add_row(f"◆ {escape(label)}", f"[dim]{escape(phase)}[/dim]")
-            if self._left is not None:
-                lines.add_row(f"{self._done} runs done", f"at most {self._left} trials left")
-                for text in self._open:
-                    what, _, where = text.rpartition(": ")
-                    lines.add_row(f"  open  {escape(what)}", escape(where))
+            if self._left:
+                lines.add_row(f"{self._done} runs done", self._left)
+            for where, what in self._open:
+                lines.add_row(f"  open  {escape(where)}", f"[dim]{escape(what)}[/dim]")
         return Group(lines)
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from bitsect.bisect.compare import Comparison
 from bitsect.bisect.findings import Answer, FoundChange
 from bitsect.bisect.records import LedgerEntry, SessionRecord
-from bitsect.bisect.report import bound_text, confirmed_text, step_text, summary
-from bitsect.bisect.wording import label_of, operations_of, short
+from bitsect.bisect.report import bound_text, step_text, summary
+from bitsect.bisect.wording import label_of, operations_of, operations_text
 from bitsect.images.differences import Difference
 
 
@@ -20,28 +20,37 @@ def print_answer(answer: Answer) -> None:
     """The findings of a session, and what to know about them."""
     out = _out()
     if answer.findings:
-        table = _table("#", "step", "operations", "events", "confirmed by")
+        table = Table(header_style="bold")
+        table.add_column("#")
+        table.add_column("step", no_wrap=len(answer.findings[0].culprits) == 1)
+        table.add_column("operations", overflow="fold", ratio=1)
+        table.add_column("events", justify="right")
+        table.add_column("runs", no_wrap=True)
         for found in answer.findings:
             table.add_row(
                 str(found.number),
                 Text("\n".join(_steps(found))),
-                Text(_operations_text(found.operations)),
+                Text(operations_text(found.operations, len(found.operations), 4, "\n")),
                 str(len(found.changes)),
-                Text(confirmed_text(found)),
+                f"{found.runs_before}+{found.runs_after}",
+                end_section=True,
             )
         out.print(table)
     out.print(Text(f"{summary(answer)}."), soft_wrap=True)
+    if answer.findings and answer.certified:
+        out.print(Text("Every change is confirmed by SHA-256 of the bytes on both sides."))
     out.print(
         Text(f"{len(answer.trials)} trials; a linear scan of these releases takes {answer.scan}.")
     )
     for text in answer.came_back:
         out.print(Text(f"came back: {text}"), soft_wrap=True)
-    for text in answer.open_classes:
-        out.print(Text(f"still open: {text}"), soft_wrap=True)
+    for where, what in answer.open_brackets:
+        out.print(Text(f"still open: {where}: {what}"), soft_wrap=True)
     if answer.settled:
         out.print(Text("Read on: bisect report (the whole document), bisect log (every run)."))
     else:
-        out.print(Text(f"At most {answer.left_at_most} trials left: run the same command again."))
+        left = left_text(answer.left_at_most, answer.repeats_left)
+        out.print(Text(f"{left}: the same command goes on."))
 
 
 def print_ledger(session: SessionRecord, ledger: Iterable[LedgerEntry]) -> None:
@@ -90,7 +99,7 @@ def print_comparison(comparison: Comparison) -> None:
     out.print(
         Text(
             f"different: {len(comparison.changes)} events, {comparison.compared} compared:"
-            f" {short(operations, 8)}."
+            f" {operations_text(operations)}."
         ),
         soft_wrap=True,
     )
@@ -116,20 +125,16 @@ def print_differences(differences: Iterable[Difference]) -> None:
     )
 
 
+def left_text(trials: int, repeats: int) -> str:
+    """What may still have to run."""
+    return f"at most {trials} trials left" + (f", and {repeats} repeats" if repeats else "")
+
+
 def _steps(found: FoundChange) -> Iterable[str]:
     for culprit in found.culprits:
         yield step_text(culprit)
         if not culprit.bound.exact:
             yield bound_text(culprit)
-
-
-def _operations_text(operations: tuple[str, ...]) -> str:
-    """Operations grouped by arm and type: ``data float64: log, power``."""
-    groups: dict[str, list[str]] = {}
-    for operation in operations:
-        arm, dtype, name = operation.split(" ", 2)
-        groups.setdefault(f"{arm} {dtype}", []).append(name)
-    return "\n".join(f"{group}: {short(names, 8)}" for group, names in groups.items())
 
 
 def _digest_text(digest: str | None) -> str:

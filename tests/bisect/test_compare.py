@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +77,7 @@ def test_controls_are_never_compared() -> None:
         ("ranks", {"world": 2}),
     ],
 )
-def test_traces_of_different_questions_are_refused(what: str, header: dict[str, object]) -> None:
+def test_traces_of_different_questions_are_refused(what: str, header: dict[str, Any]) -> None:
     same = event("power", "a")
     assert refused(trace(same), trace(same, **header)) == what
 

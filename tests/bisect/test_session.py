@@ -23,15 +23,16 @@ from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.session import SessionDriver
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
+from bitsect.bisect.wording import operations_text
 from bitsect.images.errors import InfrastructureError
 from bitsect.probes.trace import Event
 from tests.bisect.fakes import FakeLaboratory, FakeMixer, Probe, numpy_like, question
 from tests.bisect.traces import event, trace, write
 
 EXPECTED = [
-    (("pip:numpy", "1.1", "1.2"), ("data float64 power",)),
-    (("pip:numpy", "1.2", "2.0"), ("data float64 log",)),
-    (("pip:numpy", "2.3", "3.0"), ("data float64 log",)),
+    (("pip:numpy", "1.1", "1.2"), "data elementwise float64: power"),
+    (("pip:numpy", "1.2", "2.0"), "data elementwise float64: log"),
+    (("pip:numpy", "2.3", "3.0"), "data elementwise float64: log"),
 ]
 
 
@@ -52,7 +53,7 @@ def driver(
 
 def found(store: Store, session: SessionRecord) -> list[tuple[tuple[str, str, str], object]]:
     return [
-        ((c.component, c.before, c.after), one.operations)
+        ((c.component, c.before, c.after), operations_text(one.operations))
         for one in answer_of(store, session).findings
         for c in one.culprits
     ]
@@ -181,7 +182,9 @@ def test_a_component_of_one_end_only_can_be_the_culprit(store: Store) -> None:
     laboratory = FakeLaboratory(store, probe)
     session = SessionDriver(question(axes), FakeMixer(), laboratory, store, Reporter()).run()
 
-    assert found(store, session) == [(("pip:mkl", "absent", "7"), ("data float64 matmul",))]
+    assert found(store, session) == [
+        (("pip:mkl", "absent", "7"), "data elementwise float64: matmul")
+    ]
     # And the component that the probe touched was suspected first
     assert [axis.component for axis in session.spec.axes] == ["pip:numpy", "pip:mkl"]
 
@@ -190,7 +193,7 @@ def test_a_trace_of_a_blind_detector_stops_the_search(store: Store, tmp_path: Pa
     class Blind(FakeLaboratory):
         def run(self, specimen):  # type: ignore[no-untyped-def]
             run = self.store.begin_run(None, specimen.label)
-            made = trace(*numpy_like(specimen.stack.components, 0), missed=("swapped_pair",))  # type: ignore[misc]
+            made = trace(*numpy_like(specimen.stack.components, 0), missed=("swapped_pair",))
             content = write(made, tmp_path / "t.jsonl").read_bytes()
             return self.store.finish_run(run, trace=content), "run"
 

@@ -215,7 +215,7 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 
 def test_the_number_of_threads_does_not_matter() -> None:
-    tensor = floats(16, 0, (3 << 20,))
+    tensor = floats(16, 0, (5 << 20,))
     before = torch.get_num_threads()
     try:
         texts = []
@@ -229,7 +229,7 @@ def test_the_number_of_threads_does_not_matter() -> None:
 
 
 def test_lanes_that_are_copied_give_the_same_at_full_size() -> None:
-    tensor = floats(17, 0, ((2 << 20) + 12345,))
+    tensor = floats(17, 0, ((4 << 20) + 12345,))
 
     assert torch.equal(sums(TensorSource(tensor)), sums(TensorSource(tensor), lanes_on=CopiedLanes))
 
