@@ -40,8 +40,8 @@ class FoundChange(msgspec.Struct, frozen=True):
     """A finding with what proves it.
 
     :param operations: what a person would call the events, see ``operations_of``.
-    :param runs_before: runs that repeat the good side, for the culprit least confirmed.
-    :param runs_after: runs that repeat the bad side.
+    :param runs_before: processes that saw the good side's digests, for the event least seen.
+    :param runs_after: processes that saw the bad side's.
     """
 
     number: int
@@ -199,8 +199,8 @@ def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> Fo
         exact=finding.exact,
         operations=operations_of(finding.events),
         changes=changes,
-        runs_before=min(engine.evidence.runs(vector) for vector in finding.without),
-        runs_after=engine.evidence.runs(finding.at),
+        runs_before=min(engine.sightings(finding, vector) for vector in finding.without),
+        runs_after=engine.sightings(finding, finding.at),
     )
 
 

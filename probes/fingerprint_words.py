@@ -15,7 +15,7 @@ import torch
 from bitsect.probes.errors import FingerprintError
 
 # At most so many bytes of a tensor that does not lie in order are copied at a time.
-GATHER_BYTES = 1 << 20
+GATHER_BYTES = 1 << 18
 
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

@@ -41,14 +41,16 @@ from bitsect.bisect.verdicts import Verdict
 class State(msgspec.Struct, frozen=True):
     """Everything that the search knows, computed from the evidence.
 
+    ``doubtful`` are vectors whose digests want repeating before they are believed.
     ``trials_left_at_most`` counts vectors that were never run, ``repeats_left`` runs that only
-    repeat a side of a finding. ``settled`` says that neither is left: the findings are final.
+    repeat one of these. ``settled`` says that neither is left: the findings are final.
     """
 
     problem: EndProblem | None
     findings: tuple[Finding, ...]
     brackets: tuple[Bracket, ...]
     set_questions: tuple[SetQuestion, ...]
+    doubtful: tuple[Vector, ...]
     trials_left_at_most: int
     repeats_left: int
     settled: bool
@@ -59,8 +61,9 @@ class Engine:
 
     :param axes: the components in which the two ends differ, each with its points. The
         order of the axes is the order in which they are suspected.
-    :param repetitions: runs of each end, and of each side of every finding, that must agree
-        before it is believed. At least 2: one run cannot show that a stack repeats itself.
+    :param repetitions: runs of each end that must agree, and processes that must have seen a
+        digest before it is one side of a finding. At least 2: one run cannot show that a stack
+        repeats itself.
     :raises ValueError: no axis, a component twice, or too few repetitions.
     """
 
@@ -109,7 +112,7 @@ class Engine:
         )
         trials = [Trial(vector, 0) for vector in vectors]
         if len(trials) < count:
-            confirming = self._missing_runs(_sides(state.findings), busy)
+            confirming = self._missing_runs(state.doubtful, busy)
             trials += confirming[: count - len(trials)]
         return trials
 
@@ -176,7 +179,7 @@ class Engine:
         problem = self._end_problem()
         if problem is not None or not self._ends_known():
             inside = sum(axis.top - 1 for axis in self.axes)
-            return State(problem, (), (), (), inside, 0, problem is not None)
+            return State(problem, (), (), (), (), inside, 0, problem is not None)
         progress = [
             (events, ClassSearch(self.axes, self.evidence, events).run())
             for events in self.classes()
@@ -185,10 +188,13 @@ class Engine:
         findings = _gathered(progress)
         brackets = tuple(b for _, p in progress for b in p.brackets)
         questions = tuple(q for _, p in progress for q in p.set_questions)
-        repeats = len(self._missing_runs(_sides(findings), set()))
+        doubtful = self._unconfirmed(findings)
+        if not (brackets or questions):
+            doubtful += self._strange()
+        repeats = len(self._missing_runs(doubtful, set()))
         left = self._trials_left_at_most(brackets, questions)
         settled = not (brackets or questions or repeats)
-        return State(None, findings, brackets, questions, left, repeats, settled)
+        return State(None, findings, brackets, questions, tuple(doubtful), left, repeats, settled)
 
     def _end_problem(self) -> EndProblem | None:
         for side, vector in (("good", self.good), ("bad", self.bad)):
@@ -204,6 +210,37 @@ class Engine:
 
     def _ends_known(self) -> bool:
         return not self._missing_runs([self.good, self.bad], set())
+
+    def _unconfirmed(self, findings: Iterable[Finding]) -> list[Vector]:
+        """Sides of findings whose digests too few processes have seen.
+
+        A digest that came from two processes repeats itself, be it in two runs of one vector
+        or in one run each of two. A vector that was never run confirms nothing.
+        """
+        unconfirmed = {
+            vector
+            for finding in findings
+            for vector in (finding.at, *finding.without)
+            if self.sightings(finding, vector) < self._repetitions
+        }
+        return sorted(unconfirmed)
+
+    def _strange(self) -> list[Vector]:
+        """Vectors at which events differ from those below and above them alike.
+
+        Such a history is either real or noise that another run may show to be noise.
+        """
+        known = {anomaly.other for anomaly in self.anomalies()}
+        return sorted(vector for vector in known if self.evidence.runs(vector) < self._repetitions)
+
+    def sightings(self, finding: Finding, vector: Vector) -> int:
+        """Processes that saw what this vector shows, for the finding's event least often seen."""
+        if self.evidence.events(vector) is None:
+            return 0
+        return min(
+            self.evidence.sightings(event, self.evidence.value(vector, event))
+            for event in finding.events
+        )
 
     def _missing_runs(self, vectors: Iterable[Vector], busy: Set[Trial]) -> list[Trial]:
         """Runs that are still wanted, so that every vector has repeated itself.
@@ -260,10 +297,6 @@ def _gathered(progress: Iterable[tuple[tuple[str, ...], Progress]]) -> tuple[Fin
         for culprits, step in steps.items()
     ]
     return tuple(sorted(found, key=lambda finding: (finding.at, finding.key)))
-
-
-def _sides(findings: Iterable[Finding]) -> list[Vector]:
-    return sorted({v for finding in findings for v in (finding.at, *finding.without)})
 
 
 def _came_back(

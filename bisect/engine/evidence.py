@@ -67,6 +67,14 @@ class Evidence:
         told = self._outcomes.get(vector, {})
         return sum(outcome.failure is None for outcome in told.values())
 
+    def sightings(self, event: str, value: str) -> int:
+        """In how many runs, on whichever vectors, an event had this digest."""
+        return sum(
+            self.runs(vector)
+            for vector, merged in self._merged.items()
+            if merged is not None and merged.get(event, ABSENT) == value
+        )
+
     def repetitions(self, vector: Vector) -> frozenset[int]:
         """The repetitions that were told for this vector, failures included."""
         return frozenset(self._outcomes.get(vector, {}))

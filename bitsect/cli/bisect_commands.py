@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,11 @@ SessionNumber = Annotated[
 ]
 
 
+def default_workers() -> int:
+    """As many trials at a time as this host runs without their waiting for each other."""
+    return max(1, min(4, len(os.sched_getaffinity(0))))
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
     app.command()(start)
@@ -37,8 +43,11 @@ def register(app: typer.Typer) -> None:
 def start(
     ends: Annotated[list[str], typer.Argument(metavar="good:REF bad:REF", help="The two stacks.")],
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, max=64, help="Trials at the same time.")
-    ] = 1,
+        int,
+        typer.Option(
+            "--workers", "-w", min=1, max=64, help="Trials at the same time.", show_default=True
+        ),
+    ] = default_workers(),
     python: PythonPath = None,
     arms: Arms = "data,kernels",
     seed: Seed = 0,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bitsect.probes.arms.host_cases import FLOATS, Array, Cases, Draw, HostCase, named
+from bitsect.probes.arms.host_cases import FLOATS, Array, Cases, Draw, HostCase, backwards, named
 
 # Both sides of the lengths where summation changes its way: vector widths, the unrolled loop,
 # the pairwise block of 128, the buffer of 8192 elements.
@@ -111,7 +111,7 @@ def ordering(draw: Draw) -> Cases:
             ("searchsorted", (np.sort(tied), single), np.searchsorted),
             ("searchsorted.right", (np.sort(tied), single), _searchsorted_right),
             ("unique", (tied,), _unique),
-            ("lexsort", (tied[::-1], tied), lambda a, b: np.lexsort((a, b))),
+            ("lexsort", (backwards(tied), tied), lambda a, b: np.lexsort((a, b))),
             ("histogram", (tied,), lambda a: np.histogram(a, bins=37)),
             ("digitize", (tied, edges.astype(dtype)), np.digitize),
             ("argmax", (tied,), lambda a: (np.argmax(a), np.argmin(a))),
@@ -123,7 +123,7 @@ def ordering(draw: Draw) -> Cases:
     yield HostCase("order", "int64", "bincount", (keys,), np.bincount)
     yield HostCase("order", "float64", "bincount.weights", (keys, weights), np.bincount)
     yield HostCase("order", "float64", "histogram.weights", (weights, weights), _weighted_histogram)
-    yield HostCase("order", "float64", "histogram2d", (weights, weights[::-1]), _histogram2d)
+    yield HostCase("order", "float64", "histogram2d", (weights, backwards(weights)), _histogram2d)
 
 
 def _halves(values: Array, middle: int) -> tuple[Array, Array, Array]:
@@ -169,7 +169,7 @@ def products(draw: Draw) -> Cases:
         pair = (draw.floats("left", (5, 17, 23), dtype), draw.floats("right", (5, 23, 9), dtype))
         yield HostCase("blas", dtype, "matmul.batched", pair, np.matmul)
         line = draw.floats("line", (65537,), dtype)
-        yield HostCase("blas", dtype, "dot", (line, line[::-1]), np.dot)
+        yield HostCase("blas", dtype, "dot", (line, backwards(line)), np.dot)
         yield HostCase("blas", dtype, "outer", (line[:65], line[65:130]), np.outer)
         yield HostCase("blas", dtype, "tensordot", pair[:1], _tensordot)
     whole = draw.below("whole", (33, 33), 1000)

@@ -81,6 +81,18 @@ class Draw:
         return np.array(order, dtype=np.int64)
 
 
+def backwards(values: Array) -> Array:
+    """The values in reverse, in memory of their own.
+
+    A view with a negative stride will not do: NumPy from 1.25 on multiplies complex numbers by
+    another code path, with other bits, when the allocator happens to put the result right
+    beside the memory of such a view.
+    """
+    copied = np.ascontiguousarray(values[::-1])
+    copied.setflags(write=False)
+    return copied
+
+
 def named(name: str) -> Callable[..., Any]:
     """The function at a dotted path below ``numpy``, looked up when it is called."""
 

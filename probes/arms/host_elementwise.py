@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitsect.probes.arms.host_cases import FLOATS, Array, Cases, Draw, HostCase, named
+from bitsect.probes.arms.host_cases import FLOATS, Array, Cases, Draw, HostCase, backwards, named
 
 COUNT = 4096
 
@@ -143,8 +143,9 @@ def complex_numbers(draw: Draw) -> Cases:
         )
         for name in ("abs", "exp", "log", "sqrt", "sin", "tanh", "square", "reciprocal", "angle"):
             yield HostCase("complex", dtype, name, (values,), named(name))
-        yield HostCase("complex", dtype, "multiply", (values, values[::-1]), named("multiply"))
-        yield HostCase("complex", dtype, "power", (values, values[::-1]), named("power"))
+        pair = (values, backwards(values))
+        yield HostCase("complex", dtype, "multiply", pair, named("multiply"))
+        yield HostCase("complex", dtype, "power", pair, named("power"))
 
 
 def conversions(draw: Draw) -> Cases:

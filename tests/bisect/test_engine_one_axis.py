@@ -176,6 +176,25 @@ def test_a_history_that_comes_back_is_reported() -> None:
     assert values[low[0]] == values[high[0]] != values[anomaly.other[0]]
 
 
+def test_a_digest_that_comes_and_goes_is_looked_at_twice() -> None:
+    # Given an event whose first run at one inner point was a fluke
+    values = ["a", "a", "b", "b", "b"]
+    world = world_of([values, ["x", "x", "x", "x", "x"]])
+    engine = Engine(world.axes)
+    while asked := engine.ask(1):
+        (trial,) = asked
+        outcome = world.outcome(trial)
+        if trial == Trial((1,), 0):
+            outcome = Outcome({**outcome.events, "event1": "fluke"})
+        engine.tell(trial, outcome)
+
+    # Then the point is run again, which shows it to be noise there, and nothing came back
+    assert engine.evidence.runs((1,)) == 2
+    assert engine.evidence.unstable((1,)) == ("event1",)
+    assert engine.anomalies() == ()
+    assert found_pairs(engine, "event0") == [(1, 2)]
+
+
 def test_monotone_histories_raise_no_anomaly() -> None:
     assert play(world_of([["a", "a", "b", "b", "c"]])).engine.anomalies() == ()
 
@@ -214,16 +233,32 @@ def test_an_end_that_fails_stops_the_search() -> None:
     assert engine.ask(1) == []
 
 
-def test_both_sides_of_every_finding_are_repeated() -> None:
-    played = play(world_of([["a"] * 5 + ["b"] * 6]))
-    (finding,) = played.engine.state().findings
-    for vector in (finding.at, *finding.without):
-        assert played.engine.evidence.runs(vector) == 2
+@given(histories())
+def test_both_sides_of_every_finding_were_seen_by_two_processes(
+    histories: list[list[str]],
+) -> None:
+    world = world_of(histories)
+    played = play(world)
+    engine = played.engine
+    for finding in engine.state().findings:
+        for vector in (finding.at, *finding.without):
+            for event in finding.events:
+                value = world.digest[event](vector)
+                seen = [t for t in played.trials if world.digest[event](t.vector) == value]
+                assert len(seen) >= 2
+
+
+def test_a_digest_that_one_process_alone_has_seen_is_repeated() -> None:
+    # Given a digest that only one point has
+    played = play(world_of([["a", "a", "b", "c", "c"]]))
+
+    # Then that point, and no other inner one, is run twice
+    assert [t.vector for t in played.trials if t.repetition == 1] == [(0,), (4,), (2,)]
 
 
 def test_a_side_that_turns_out_unstable_is_not_a_bound() -> None:
     # Given a point whose second run differs from its first
-    values = ["a", "a", "a", "b", "b"]
+    values = ["a", "a", "c", "b", "b"]
     world = world_of([values])
     engine = Engine(world.axes)
     while asked := engine.ask(1):

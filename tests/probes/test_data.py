@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import random
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -205,3 +208,53 @@ def test_a_numpy_that_cannot_be_loaded_is_broken_not_absent(
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected
+
+
+def test_no_case_reads_memory_backwards() -> None:
+    # Given that NumPy's choice of code for negative strides depends on where memory lies
+    for case in data.cases(0):
+        for values in case.inputs:
+            assert all(stride >= 0 for stride in values.strides), case
+
+
+def moved(values: Any, chance: random.Random) -> Any:
+    """The same values with the same strides, at another place and alignment."""
+    low, high = np.lib.array_utils.byte_bounds(values)
+    raw = np.empty(high - low + 256, dtype=np.uint8)
+    address = raw.__array_interface__["data"][0]
+    start = -address % 64 + 16 * chance.randrange(8)
+    ctypes.memmove(address + start, low, high - low)
+    offset = start + values.__array_interface__["data"][0] - low
+    return np.ndarray(values.shape, values.dtype, raw, offset, values.strides)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_bit_depends_on_where_memory_lies(seed: int) -> None:
+    # Given every case, and a heap that is stirred before each of them
+    chance = random.Random(seed)
+    junk: list[Any] = []
+    fragile = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for case in data.cases(0):
+            if any(values.nbytes == 0 for values in case.inputs):
+                continue
+            usual = outcome(case, case.inputs)
+            junk += [np.empty(chance.choice((17, 500, 5000, 66000))) for _ in range(4)]
+            chance.shuffle(junk)
+            del junk[: chance.randrange(len(junk))]
+
+            # When it runs on inputs that lie elsewhere, differently aligned
+            elsewhere = outcome(case, [moved(values, chance) for values in case.inputs])
+
+            # Then it gives the same bits
+            if usual != elsewhere:
+                fragile.append((case.group, case.dtype, case.operation))
+    assert fragile == []
+
+
+def outcome(case: HostCase, inputs: Any) -> list[str]:
+    try:
+        return [data.fingerprint_of(part) for part in data.host_arrays_of(case.run(*inputs))]
+    except Exception as error:  # the same in both, or a difference
+        return [type(error).__name__]
