@@ -26,15 +26,13 @@ class UnusableEnds(BitsectError):
 
     :param reason: ``same`` (one stack), ``builds`` (the same versions in other builds), ``sides``
         (not one good and one bad) or ``kind`` (a reference to what cannot be mixed).
-    :param good: the good reference as given.
-    :param bad: the bad reference as given.
+    :param references: what was given, the good end first where there is one.
     """
 
-    def __init__(self, reason: str, good: str, bad: str) -> None:
-        super().__init__(reason, good, bad)
+    def __init__(self, reason: str, *references: str) -> None:
+        super().__init__(reason, *references)
         self.reason = reason
-        self.good = good
-        self.bad = bad
+        self.references = references
 
 
 class EndFailed(BitsectError):

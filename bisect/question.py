@@ -39,10 +39,9 @@ def ordered_ends(references: Sequence[Reference]) -> tuple[Reference, Reference]
     :raises UnusableEnds: they do not name one good and one bad side, or name something that
         cannot be mixed.
     """
-    first, second = (reference.text for reference in references)
     sides = {reference.side: reference for reference in references}
-    if set(sides) != {"good", "bad"}:
-        raise UnusableEnds("sides", first, second)
+    if len(references) != 2 or set(sides) != {"good", "bad"}:
+        raise UnusableEnds("sides", *(reference.text for reference in references))
     good, bad = sides["good"], sides["bad"]
     if good.kind != "venv" or bad.kind != "venv":
         raise UnusableEnds("kind", good.text, bad.text)

@@ -17,6 +17,7 @@ from bitsect.images.manifest_errors import InventoryError
 from bitsect.images.payload import Payload
 from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Completed, RunSpec, Session
+from bitsect.probes.arms.names import ARMS
 from bitsect.probes.inventory import Notes, Places, describe_binary
 
 Verdict = Literal["CRASH", "TIMEOUT", "INFRA"]
@@ -56,7 +57,7 @@ class ProbeOptions:
     :param manifest: root of the stack's manifest, for the trace's header.
     """
 
-    arms: tuple[str, ...] = ("data", "kernels")
+    arms: tuple[str, ...] = ARMS
     seed: int = 0
     certify: str = "auto"
     device: str = "auto"
@@ -217,7 +218,8 @@ def _verdict(done: Completed, log: str) -> tuple[Verdict | None, str]:
 def _evidence(done: Completed, log: str, out: Path) -> tuple[Touched | None, str | None]:
     """What the probe used, or in what way its evidence is invalid."""
     if done.returncode == INVALID_EVIDENCE:
-        return None, _last_line(log) or "the probe gives no reason"
+        said = _last_line(log).removeprefix("bitsect.probes: ")
+        return None, said or "the probe gives no reason"
     for name in (TRACE, TOUCHED):
         if not (out / name).is_file():
             return None, f"the probe ended well but left no {name}"

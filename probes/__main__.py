@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bitsect.probes import errors
+from bitsect.probes.arms.names import ARMS
 
 OLDEST_TORCH = (2, 4)
 
@@ -28,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     parsed = Parser(prog="python -m bitsect.probes", description=__doc__)
     parsed.add_argument("--out", type=Path, required=True, help="folder for trace and touched.json")
-    parsed.add_argument("--arms", default="data,kernels", help="names with commas between them")
+    parsed.add_argument("--arms", default=",".join(ARMS), help="names with commas between them")
     parsed.add_argument("--seed", type=int, default=0, help="of every input")
     parsed.add_argument("--certify", choices=("auto", "all", "none"), default="auto")
     parsed.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -7,8 +7,8 @@ A fold keeps ``lanes + 2`` words of 32 bits and takes the input in rows of ``lan
 
 * row ``i`` is multiplied by an odd factor and added to the state: to the lanes that start at
   byte 0 where ``i`` is even, at byte 2 where it is odd, so that rows overlap by halves;
-* after every second row the state itself is multiplied, as lanes that start at byte 1 and, the
-  next time, at byte 3.
+* before every third, fifth, … row the state itself is multiplied, as lanes that start at byte 1
+  and, the next time, at byte 3.
 
 A product modulo 2**32 carries a difference towards higher bits only, and a change of a lane's top
 bit stays what it is: a scheme that always cuts the state at the same places loses such changes in
@@ -152,10 +152,10 @@ def fold(rows: Iterable[torch.Tensor], lanes: Lanes, factors: Sequence[int]) -> 
         factor = signed_factors[index & 3]
         if index == 0:
             lanes.begin(row, factor)
-        else:
-            lanes.absorb(half, row, factor)
-        if half:
-            lanes.turn(pair, signed_factors[4 + pair])
+            continue
+        if not half:
+            lanes.turn(1 - pair, signed_factors[5 - pair])
+        lanes.absorb(half, row, factor)
     return lanes.words()
 
 

@@ -15,6 +15,7 @@ import torch
 
 from bitsect.probes import inventory
 from bitsect.probes.arms import control, data, kernels
+from bitsect.probes.arms.names import ARMS
 from bitsect.probes.arms.recording import Recorder
 from bitsect.probes.errors import OutputError, ProbeError, UnknownArmError
 from bitsect.probes.fingerprint import self_check
@@ -22,7 +23,6 @@ from bitsect.probes.identity import probe_digest
 from bitsect.probes.trace import TraceWriter
 from bitsect.probes.trace_records import Header
 
-ARMS = ("data", "kernels")
 CERTIFY = ("auto", "all", "none")
 TRACE_NAME = "rank00000.jsonl"
 TOUCHED_NAME = "touched.json"

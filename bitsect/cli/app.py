@@ -8,7 +8,13 @@ import typer
 
 from bitsect import __version__
 from bitsect.cli import bisect_commands, probe_commands, stack_commands
-from bitsect.cli.console import explain_interrupt, report_error
+from bitsect.cli.console import (
+    UsageError,
+    explain_interrupt,
+    report_error,
+    report_refusal,
+    report_usage,
+)
 from bitsect.cli.output import close_output
 from bitsect.probes.errors import BitsectError
 
@@ -59,9 +65,11 @@ def _run(app: typer.Typer) -> int:
         status = app(standalone_mode=False)
     except BitsectError as error:
         return report_error(error)
-    except KeyboardInterrupt:
+    except UsageError as error:
+        return report_usage(error)
+    except OSError as error:
+        return report_refusal(error)
+    except (KeyboardInterrupt, typer.Abort):
         explain_interrupt()
-        return INTERRUPTED
-    except typer.Abort:
         return INTERRUPTED
     return close_output(status if isinstance(status, int) else 0)

@@ -15,8 +15,8 @@ from bitsect.bisect.laboratory import Laboratory
 from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
 from bitsect.bisect.session import SessionDriver
 from bitsect.cli import tables
-from bitsect.cli.options import Arms, Json, Pre, PythonPath, Seed, probe_options
-from bitsect.cli.output import json_text, print_json, print_text, write_file
+from bitsect.cli.options import ALL_ARMS, Arms, Json, Pre, PythonPath, Seed, probe_options
+from bitsect.cli.output import json_text, print_json, print_text, require_place_for, write_file
 from bitsect.cli.progress import reporter_for_console
 from bitsect.cli.workshop import Workshop
 from bitsect.images.catalogue import pip_axis_points
@@ -49,7 +49,7 @@ def start(
         ),
     ] = default_workers(),
     python: PythonPath = None,
-    arms: Arms = "data,kernels",
+    arms: Arms = ALL_ARMS,
     seed: Seed = 0,
     pre: Pre = False,
     yanked: Annotated[bool, typer.Option("--yanked", help="Yanked releases are points.")] = False,
@@ -140,6 +140,8 @@ def report(
 
     Example: `bisect report -o findings.md`
     """
+    if output is not None:
+        require_place_for(output)
     answer = _answer(session)
     if as_json and output is None:
         print_json(answer)

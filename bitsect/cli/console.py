@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import sys
+
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from bitsect.cli.messages import explain
+from bitsect.cli.messages import INVALID, explain
 from bitsect.probes.errors import BitsectError
 
 console = Console(stderr=True, highlight=False)
+
+#: What the command line's own parser raises; typer names only this child of it.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def report_error(error: BitsectError) -> int:
     """Say in one line what is wrong; the exit status that goes with it."""
     message = explain(error)
-    console.print(
-        Text("error: ", style="bold red").append(message.text, style="default"), soft_wrap=True
-    )
+    _say("error: ", message.text, "bold red")
     return message.status
+
+
+def report_usage(error: Exception) -> int:
+    """Say what is wrong with the command's words, or show its help if there are none."""
+    context = getattr(error, "ctx", None)
+    if not str(error) and context is not None:
+        sys.stderr.write(context.get_help() + "\n")
+        return INVALID
+    help_command = f"{context.command_path} --help" if context is not None else "--help"
+    message = getattr(error, "format_message", error.__str__)()
+    _say("error: ", f"{message.rstrip('.')}. See `{help_command}`.", "bold red")
+    return INVALID
+
+
+def report_refusal(error: OSError) -> int:
+    """Say what the system refused: a file that is not there, or may not be written."""
+    place = f"{error.filename}: " if error.filename else ""
+    _say("error: ", f"{place}{error.strerror or error}.", "bold red")
+    return INVALID
 
 
 def explain_interrupt() -> None:
     """Say that Ctrl-C was heard and that nothing is lost."""
-    console.print(
-        Text("stopped. ", style="bold").append(
-            "Everything observed is kept; the same command goes on from here.", style="default"
-        ),
-        soft_wrap=True,
-    )
+    kept = "Everything observed is kept; the same command goes on from here."
+    _say("stopped. ", kept, "bold")
+
+
+def _say(head: str, text: str, style: str) -> None:
+    console.print(Text(head, style=style).append(text, style="default"), soft_wrap=True)

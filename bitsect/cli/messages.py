@@ -69,7 +69,7 @@ def _explains(kind: type[E]) -> Callable[[Callable[[E], str]], Callable[[E], str
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(text.replace("..", ".").split())
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
@@ -204,7 +204,7 @@ def _(error: UnknownArmError) -> str:
 
 @_explains(OutputError)
 def _(error: OutputError) -> str:
-    return f"cannot write to {error.path}: {error.reason}. Name another folder."
+    return f"cannot write to {error.path}: {error.reason}. Name another place."
 
 
 @_explains(TraceError)
@@ -245,25 +245,18 @@ def _(error: InvalidEvidence) -> str:
 
 @_explains(UnusableEnds)
 def _(error: UnusableEnds) -> str:
+    given = " and ".join(repr(reference) for reference in error.references)
     match error.reason:
         case "same":
-            return (
-                f"good and bad are the same stack: {error.good} and {error.bad} install the"
-                " same versions. Name two different ones."
-            )
+            return f"good and bad are the same stack: {given} install the same versions."
         case "builds":
-            return (
-                f"{error.good} and {error.bad} install the same versions in different builds,"
-                " which cannot be mixed by version."
-            )
+            return f"{given} install the same versions in other builds, which cannot be mixed."
         case "sides":
-            return (
-                f"one reference must begin with good: and the other with bad:, not"
-                f" {error.good!r} and {error.bad!r}."
-            )
+            return f"a search needs two references, one good:REF and one bad:REF, not {given}."
     return (
-        f"only venv: references can be mixed and searched, not {error.good!r} and {error.bad!r}."
-        " `bitsect probe` and `bitsect compare` work on any stack."
+        f"a search mixes virtual environments: both references must be venv:, not {given}."
+        " `bitsect probe` and `bitsect diff` also take host:. NAME:TAG would be a container"
+        " image, which this version cannot start."
     )
 
 

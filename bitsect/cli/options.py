@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from bitsect.images.runner import ProbeOptions
+from bitsect.probes.arms.names import ARMS
+from bitsect.probes.errors import UnknownArmError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 PythonPath = Annotated[
@@ -17,10 +19,18 @@ PythonPath = Annotated[
     ),
 ]
 Arms = Annotated[str, typer.Option("--arms", help="Arms of the probe, separated by commas.")]
+ALL_ARMS = ",".join(ARMS)
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every input of the probe.")]
 Pre = Annotated[bool, typer.Option("--pre", help="Pre-releases are points too.")]
 
 
 def probe_options(arms: str, seed: int) -> ProbeOptions:
-    """What the probe is asked to do with these options."""
-    return ProbeOptions(arms=tuple(name.strip() for name in arms.split(",")), seed=seed)
+    """What the probe is asked to do with these options.
+
+    :raises UnknownArmError: there is no such arm.
+    """
+    chosen = tuple(name.strip() for name in arms.split(","))
+    for name in chosen:
+        if name not in ARMS:
+            raise UnknownArmError(name, ARMS)
+    return ProbeOptions(arms=chosen, seed=seed)

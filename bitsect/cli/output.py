@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from bitsect.images.errors import InfrastructureError
+from bitsect.probes.errors import OutputError
 
 
 def json_text(value: object) -> str:
@@ -34,6 +35,19 @@ def close_output(status: int) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
+
+
+def require_place_for(path: Path) -> None:
+    """Refuse a file that could not be written, before any work is done for it.
+
+    :raises OutputError: its folder is missing or may not be written.
+    """
+    if path.is_dir():
+        raise OutputError(str(path), "it is a folder")
+    if not path.parent.is_dir():
+        raise OutputError(str(path), "its folder does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(str(path), "its folder may not be written")
 
 
 def write_file(path: Path, text: str) -> None:

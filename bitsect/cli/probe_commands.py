@@ -16,7 +16,7 @@ from bitsect.bisect.compare import Comparison, compare_traces
 from bitsect.bisect.errors import EndFailed
 from bitsect.cli import tables
 from bitsect.cli.console import console
-from bitsect.cli.options import Arms, Json, PythonPath, Seed, probe_options
+from bitsect.cli.options import ALL_ARMS, Arms, Json, PythonPath, Seed, probe_options
 from bitsect.cli.output import print_json
 from bitsect.cli.workshop import Workshop
 from bitsect.images.manifest import Manifest
@@ -61,7 +61,7 @@ def probe(
         typer.Option("--output", "-o", help="Keep the traces and the manifest in this folder."),
     ] = None,
     python: PythonPath = None,
-    arms: Arms = "data,kernels",
+    arms: Arms = ALL_ARMS,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:

@@ -10,7 +10,7 @@ import typer
 from bitsect.cli import tables
 from bitsect.cli.console import console
 from bitsect.cli.options import Json, PythonPath
-from bitsect.cli.output import print_json, print_text
+from bitsect.cli.output import print_json, print_text, require_place_for
 from bitsect.cli.workshop import Workshop
 from bitsect.images import manifest as manifests
 from bitsect.images.differences import diff_manifests
@@ -42,6 +42,8 @@ def pin(
 
     Example: `bitsect pin venv:torch==2.13.0,numpy==2.4.6 -o stack.yaml`
     """
+    if output is not None:
+        require_place_for(output)
     pinned = _pinned(Workshop(python), reference, deep=True)
     if output is not None:
         pinned.save(output)

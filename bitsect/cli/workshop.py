@@ -85,7 +85,7 @@ class Workshop:
         reason = (
             "a manifest describes a stack, and can only be compared"
             if reference.kind == "manifest"
-            else "container images cannot be started by this version"
+            else "NAME:TAG is a container image, which this version cannot start"
         )
         raise BadReference(reference.text, reason, ("venv:torch==2.13.0", "host:"))
 

@@ -44,6 +44,8 @@ def example(kind: type[BitsectError]) -> BitsectError:
         "tuple[int, ...]": (1, 2),
         "InfrastructureKind": "disk",
     }
+    if kind is UnusableEnds:
+        return UnusableEnds("sides", "venv:a", "venv:b")
     parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
     return kind(*(by_type[str(parameter.annotation)] for parameter in parameters))
 

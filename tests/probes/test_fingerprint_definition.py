@@ -36,15 +36,15 @@ def joined(words: Sequence[int]) -> bytes:
 def reference_fold(words: Sequence[int], lanes: int, factors: Sequence[int]) -> Sequence[int]:
     state = bytearray(4 * lanes + 8)
     for index, start in enumerate(range(0, len(words), lanes)):
+        if index % 2 == 0 and index > 0:
+            turn = (index // 2 - 1) % 2
+            form, at, factor = f"<{lanes + 1}I", (1, 3)[turn], factors[4 + turn]
+            products = [old * factor & M32 for old in struct.unpack_from(form, state, at)]
+            struct.pack_into(form, state, at, *products)
         row = words[start : start + lanes]
         form, at, factor = f"<{len(row)}I", (0, 2)[index % 2], factors[index % 4]
         sums = zip(struct.unpack_from(form, state, at), row, strict=True)
         struct.pack_into(form, state, at, *[(old + new * factor) & M32 for old, new in sums])
-        if index % 2 == 1:
-            turn = index // 2 % 2
-            form, at, factor = f"<{lanes + 1}I", (1, 3)[turn], factors[4 + turn]
-            products = [old * factor & M32 for old in struct.unpack_from(form, state, at)]
-            struct.pack_into(form, state, at, *products)
     return struct.unpack(f"<{lanes + 2}I", state)
 
 
@@ -97,7 +97,7 @@ KNOWN_ANSWERS = {
     1000: "b835ca177878bc1055df09260ea72a6b",
     65536: "bafe8c83abf35271791ca77d3d06a005",
     65537: "1e9e50af0763f158d2d2c9eb430b9413",
-    1048576: "eb69a8ec01c530bd81f254cb8b87997d",
+    1048576: "9d941debcb643da67c44fee50ce74c9d",
     1050001: "20965282b89d747202f9438b9c4e3df7",
 }
 

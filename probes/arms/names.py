@@ -1,0 +1,5 @@
+"""The arms that a probe can be asked for. Needs nothing, so that anyone may look."""
+
+from __future__ import annotations
+
+ARMS = ("data", "kernels")
