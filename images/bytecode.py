@@ -59,7 +59,11 @@ def _graft_folder(source: Path, target: Path, names: set[str]) -> int:
             continue
         if not linked:
             os.makedirs(fresh, exist_ok=True)
-        os.link(f"{compiled}/{entry}", f"{fresh}/{entry}")
+        try:
+            os.link(f"{compiled}/{entry}", f"{fresh}/{entry}")
+        except FileExistsError:
+            # Some distributions bring compiled files of their own.
+            continue
         linked += 1
     return linked
 

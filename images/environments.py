@@ -36,6 +36,8 @@ SIDECAR = "bitsect-environment.json"
 SCHEMA = 1
 UNFINISHED = re.compile(r"\.(?:building|removing)-([0-9a-f]{64})-[0-9a-f]+")
 COMPLETE = re.compile(r"[0-9a-f]{64}")
+# Seconds between two looks at an environment that someone else has in hand.
+PAUSE = 0.02
 # So many environments are searched for compiled modules.
 DONORS = 8
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
@@ -136,19 +138,24 @@ class EnvironmentCache:
                     os.utime(path / SIDECAR, ns=(now, now))
                     return Environment(path, lock.digest, hold)
                 hold.release()
-                self._build_if_absent(lock, interpreter, graft_from)
+                if not self._built(lock, interpreter, graft_from):
+                    # Not asked for with a waiting lock: those who use it would be waited for,
+                    # and they may be waiting for us.
+                    time.sleep(PAUSE)
 
     def total_bytes(self) -> int:
         """What all environments take, a package that several share counted once."""
         return _total(sidecar for _, sidecar in self._entries())
 
-    def _build_if_absent(
-        self, lock: Lock, interpreter: Interpreter, graft_from: Environment | None
-    ) -> None:
+    def _built(self, lock: Lock, interpreter: Interpreter, graft_from: Environment | None) -> bool:
+        """Builds it unless it is there; False if someone else has it in hand."""
         path = self._path(lock.digest)
-        with FileLock.exclusive(self._lock_path(lock.digest)) as hold:
+        hold = FileLock.try_exclusive(self._lock_path(lock.digest))
+        if hold is None:
+            return False
+        with hold:
             if _is_complete(path):
-                return
+                return True
             self._discard(path)
             try:
                 self._build(lock, interpreter, graft_from, hold)
@@ -156,6 +163,7 @@ class EnvironmentCache:
                 hold.remove()
                 raise
             self._trim()
+        return True
 
     def _build(
         self, lock: Lock, interpreter: Interpreter, graft_from: Environment | None, hold: FileLock

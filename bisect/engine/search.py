@@ -142,20 +142,29 @@ class ClassSearch:
         # A culprit that came down all the way was not needed after all: only a history
         # that is not monotone does that.
         needed = tuple(axis for axis in needed if at[axis] > base[axis])
+        without = {
+            axis: _replaced(at, axis, self._axes[axis].points.index(bounds[axis].below))
+            for axis in needed
+        }
         culprits = tuple(
             Culprit(
                 component=self._axes[axis].component,
                 before=bounds[axis].below,
                 after=self._axes[axis].points[at[axis]],
-                bound=bounds[axis],
+                bound=self._settled(bounds[axis], without[axis], shows),
             )
             for axis in needed
         )
-        without = tuple(
-            _replaced(at, axis, self._axes[axis].points.index(bounds[axis].below))
-            for axis in needed
-        )
-        return Step(culprits, at, without)
+        return Step(culprits, at, tuple(without.values()))
+
+    def _settled(
+        self, bound: Bound, without: Vector, shows: Callable[[Vector], bool | None]
+    ) -> Bound:
+        """A bound as it holds where the other coordinates have come down to."""
+        tried_in_vain = self._evidence.observed(without) and shows(without) is None
+        if not bound.exact or not tried_in_vain or self._shown_above(without, shows):
+            return bound
+        return Bound(False, bound.below, (bound.below,), (self._why(without),))
 
     def _lowered(
         self,
@@ -227,33 +236,46 @@ class ClassSearch:
         shows: Callable[[Vector], bool | None],
     ) -> tuple[int, Bound]:
         """The lowest point of one axis that still shows the change, others as in ``at``."""
-        # Components were found necessary with all others at their bad points; a lower
-        # context cannot show the change where that one did not.
-        known = {base[axis]: False, at[axis]: True}
+        known = {at[axis]: True}
         failed: list[int] = []
         for point in range(base[axis], at[axis]):
             vector = _replaced(at, axis, point)
-            if not self._evidence.observed(vector):
-                continue
             shown = shows(vector)
-            if shown is None:
+            if shown is not None:
+                known[point] = shown
+                continue
+            tried = self._evidence.observed(vector)
+            if not tried and point != base[axis]:
+                continue
+            if self._shown_above(vector, shows):
+                known[point] = False
+            elif tried:
                 failed.append(point)
             else:
-                known[point] = shown
+                # Nothing says yet that the component is needed at all.
+                raise _NeedsVector(vector, (self._axes[axis].component,))
         high = min(point for point, shown in known.items() if shown)
-        if high == base[axis]:
-            return high, Bound(exact=True, below=self._axes[axis].points[high])
-        low = max(point for point in known if point < high)
-        blocked = [point for point in failed if low <= point < high]
-        untried = [p for p in range(low + 1, high) if p not in blocked]
-        if untried:
-            raise _NeedsPoint(Bracket(self._events, axis, at, low, high))
         points = self._axes[axis].points
+        if high == base[axis]:
+            return high, Bound(exact=True, below=points[high])
+        low = max((point for point in known if point < high), default=base[axis])
+        blocked = [point for point in failed if low <= point < high]
+        if any(point not in blocked for point in range(low + 1, high)):
+            raise _NeedsPoint(Bracket(self._events, axis, at, low, high))
         return high, Bound(
             exact=not blocked,
             below=points[low],
             blocked=tuple(points[point] for point in blocked),
             reasons=tuple(self._why(_replaced(at, axis, point)) for point in blocked),
+        )
+
+    def _shown_above(self, vector: Vector, shows: Callable[[Vector], bool | None]) -> bool:
+        """Whether a vector above this one is unchanged: then so is this one, if monotone."""
+        if self._evidence.observed(vector) and self._evidence.unstable(vector):
+            return False
+        return any(
+            shows(above) is False and all(a >= b for a, b in zip(above, vector, strict=True))
+            for above in self._evidence.vectors()
         )
 
     def _why(self, vector: Vector) -> str:

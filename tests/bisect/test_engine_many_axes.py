@@ -45,7 +45,7 @@ def test_every_small_world_is_answered_exactly() -> None:
         assert finding.exact
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_random_worlds_are_answered_exactly(
     data: st.DataObject, workers: int, chance: random.Random
@@ -69,7 +69,7 @@ def test_random_worlds_are_answered_exactly(
         ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_mixtures_that_cannot_run_never_give_a_silently_wrong_answer(data: st.DataObject) -> None:
     # Given worlds in which random mixtures cannot be run, but the ends can
