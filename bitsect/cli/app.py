@@ -69,7 +69,9 @@ def _run(app: typer.Typer) -> int:
         return report_usage(error)
     except OSError as error:
         return report_refusal(error)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    # The parser turns most interrupts into this status.
+    if status == INTERRUPTED:
         explain_interrupt()
-        return INTERRUPTED
     return close_output(status if isinstance(status, int) else 0)
