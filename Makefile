@@ -14,7 +14,7 @@ endif
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
+PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
 PINS := pyproject.toml requirements/constraints.txt
 
 .PHONY: demo test lint bench lock clean

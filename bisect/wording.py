@@ -38,7 +38,7 @@ def open_brackets(engine: Engine, state: State) -> tuple[tuple[str, str], ...]:
         where = f"one or more of {short(question.suspects)}"
         events.setdefault(where, []).extend(question.events)
     return tuple(
-        (where, operations_text(operations_of(names), groups=2)) for where, names in events.items()
+        (where, operations_text(operations_of(names), groups=1)) for where, names in events.items()
     )
 
 

@@ -18,7 +18,8 @@ from bitsect.images.runtime.protocol import Stack
 from bitsect.probes.trace import Event
 from tests.bisect.traces import event, trace, write
 
-INTERPRETER = Interpreter("/usr/bin/python3", "3.11.7", "cpython", "", (), "", {})
+MARKERS = {"sys_platform": "linux", "platform_machine": "x86_64"}
+INTERPRETER = Interpreter("/usr/bin/python3", "3.11.7", "cpython", "", (), "", MARKERS)
 POINTS = ("1.0", "1.1", "1.2", "2.0", "2.1", "2.2", "2.3", "3.0")
 
 #: What the probe would see with these components, at this repetition.
