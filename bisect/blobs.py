@@ -12,6 +12,22 @@ from bitsect.bisect.errors import StoreError
 _PARTIAL = ".partial-"
 
 
+def _holds(place: Path, content: bytes) -> bool:
+    """Whether a file is there and whole; a damaged one is written again."""
+    try:
+        return place.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def alive(process: int) -> bool:
     """Whether a process of this number exists on this host."""
     try:
@@ -36,7 +52,7 @@ class BlobFolder:
         """Keep ``content``; its digest. On the disk before this returns."""
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         place = self.path(digest)
-        if place.exists():
+        if _holds(place, content):
             return digest
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, partial = tempfile.mkstemp(dir=place.parent, prefix=f"{_PARTIAL}{os.getpid()}-")
@@ -46,6 +62,7 @@ class BlobFolder:
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(partial).rename(place)
+            _sync(place.parent)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise

@@ -53,7 +53,7 @@ def compare_traces(first: Trace, second: Trace) -> Comparison:
     ours, theirs = comparable_events(first), comparable_events(second)
     if not ours and not theirs:
         raise InvalidEvidence("empty")
-    certified = 0
+    certified = require_consistent(first, second)
     changes: list[Change] = []
     for key in dict.fromkeys([*ours, *theirs]):
         one, other = ours.get(key), theirs.get(key)
@@ -61,7 +61,6 @@ def compare_traces(first: Trace, second: Trace) -> Comparison:
             kind = "appeared" if one is None else "vanished"
             changes.append(Change(key.text, kind, _digest(one), _digest(other)))
             continue
-        certified += _certified(one, other)
         if one.digest != other.digest:
             kind = "source" if one.inputs == other.inputs else "receiver"
             changes.append(Change(key.text, kind, one.digest, other.digest))
@@ -81,6 +80,15 @@ def require_comparable(first: Trace, second: Trace) -> None:
     missed = controls_caught(first, second)
     if missed:
         raise InvalidEvidence("controls", ", ".join(missed))
+
+
+def require_consistent(first: Trace, second: Trace) -> int:
+    """Check every fingerprint that both traces have against the bytes; how many there were.
+
+    :raises InvalidEvidence: fingerprints are equal where bytes differ, or the other way round.
+    """
+    ours, theirs = comparable_events(first), comparable_events(second)
+    return sum(_certified(ours[key], theirs[key]) for key in ours.keys() & theirs.keys())
 
 
 def comparable_events(trace: Trace) -> dict[EventKey, Event]:

@@ -6,10 +6,11 @@ from collections import defaultdict
 
 import msgspec
 
-from bitsect.bisect.compare import comparable_events, digests
+from bitsect.bisect.compare import comparable_events
 from bitsect.bisect.engine.engine import Engine
-from bitsect.bisect.engine.model import Culprit, Finding, Outcome, Trial, Vector
-from bitsect.bisect.errors import InvalidEvidence, StoreError
+from bitsect.bisect.engine.model import Culprit, Finding, Trial, Vector
+from bitsect.bisect.errors import InvalidEvidence
+from bitsect.bisect.outcomes import OutcomeReader, stored_trace
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
@@ -20,8 +21,7 @@ from bitsect.bisect.wording import (
     operations_of,
     operations_text,
 )
-from bitsect.probes.errors import TraceError
-from bitsect.probes.trace import Event, EventKey, Trace, read_trace
+from bitsect.probes.trace import Event, EventKey, Trace
 
 
 class EventChange(msgspec.Struct, frozen=True):
@@ -99,8 +99,9 @@ def replay(store: Store, session: SessionRecord) -> tuple[Engine, tuple[LedgerEn
     """The engine as the store's observations make it."""
     engine = Engine(session.spec.axes)
     ledger = store.ledger(session.number)
+    reader = OutcomeReader(store)
     for entry in ledger:
-        engine.tell(Trial(entry.vector, entry.repetition), _outcome(store, entry))
+        engine.tell(Trial(entry.vector, entry.repetition), reader.outcome(entry.observation))
     return engine, ledger
 
 
@@ -159,7 +160,7 @@ class _Traces:
     def at(self, vector: Vector) -> Trace:
         blob = self._blobs[vector]
         if blob not in self._read:
-            self._read[blob] = read_stored_trace(self._store, blob)
+            self._read[blob] = stored_trace(self._store, blob)
         return self._read[blob]
 
     def events(self, vector: Vector) -> dict[EventKey, Event]:
@@ -168,30 +169,12 @@ class _Traces:
         return self._events[vector]
 
 
-def read_stored_trace(store: Store, blob: str) -> Trace:
-    """The trace of a blob.
-
-    :raises StoreError: it is not what was kept.
-    """
-    store.blobs.get(blob)
-    path = store.blobs.path(blob)
-    try:
-        return read_trace(path)
-    except TraceError as error:
-        raise StoreError(str(path), "damaged", error.reason, blob) from error
-
-
-def _outcome(store: Store, entry: LedgerEntry) -> Outcome:
-    seen = entry.observation
-    if seen.trace is None:
-        return Outcome(failure=seen.failure, reason=seen.reason)
-    return Outcome(digests(read_stored_trace(store, seen.trace)))
-
-
 def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> FoundChange:
+    # A side that could not be run has no digests to show; the bound says so.
+    ran = [vector for vector in finding.without if engine.evidence.events(vector) is not None]
+    before = traces.events(ran[0]) if ran else {}
     changes = tuple(
-        _event_change(event, traces.events(finding.without[0]), traces.events(finding.at))
-        for event in finding.events
+        _event_change(event, before, traces.events(finding.at)) for event in finding.events
     )
     return FoundChange(
         number=number,
@@ -199,7 +182,7 @@ def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> Fo
         exact=finding.exact,
         operations=operations_of(finding.events),
         changes=changes,
-        runs_before=min(engine.sightings(finding, vector) for vector in finding.without),
+        runs_before=min((engine.sightings(finding, vector) for vector in ran), default=0),
         runs_after=engine.sightings(finding, finding.at),
     )
 

@@ -7,15 +7,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
+from bitsect.bisect.errors import StoreError
 from bitsect.bisect.records import Observation
 from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
 from bitsect.images.canonical import digest
+from bitsect.images.environments import same_version
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.manifest import Manifest, from_canonical
 from bitsect.images.payload import Payload
@@ -28,10 +29,11 @@ from bitsect.images.runner import (
     take_inventory,
 )
 from bitsect.images.runtime.protocol import Runtime, Session, Stack
+from bitsect.images.runtime.scratch import ScratchFolder
 
 #: Seconds that one probe run may take.
 PROBE_TIMEOUT = 600.0
-#: A run that was started this often and never ended is taken to bring its host down.
+#: A run that the host did not survive this often is not started again.
 FATAL_STARTS = 2
 
 
@@ -41,7 +43,7 @@ class Laboratory:
     :param runtime: builds and opens the stacks.
     :param payload: the staged probe.
     :param options: what the probe is asked to do.
-    :param fresh: never answer from what was observed earlier.
+    :param scratch_root: where traces lie until they are in the store.
     :param timeout: seconds that one run of the probe may take.
     :param phase: told what a trial is doing, from whichever thread runs it.
     """
@@ -52,8 +54,8 @@ class Laboratory:
         payload: Payload,
         store: Store,
         options: ProbeOptions,
+        scratch_root: Path,
         *,
-        fresh: bool = False,
         timeout: float = PROBE_TIMEOUT,
         phase: Callable[[str, str], None] = lambda label, phase: None,
     ) -> None:
@@ -61,7 +63,8 @@ class Laboratory:
         self._payload = payload
         self._store = store
         self._options = options
-        self._fresh = fresh
+        self.salt = ""
+        self._scratch_root = scratch_root
         self._timeout = timeout
         self._phase = phase
         self._open: set[Session] = set()
@@ -115,6 +118,30 @@ class Laboratory:
                 "probe": self._payload.digest,
                 "options": options,
                 "repetition": repetition,
+                "salt": self.salt,
+            },
+        )
+
+    def circumstances(self, stack: Stack) -> str:
+        """Digest of all that trials share with this stack, whatever distributions they have."""
+        handle = self._runtime.ensure(stack)
+        try:
+            session = self._runtime.open(handle)
+            self._enter(session)
+            try:
+                manifest = take_inventory(session, self._payload)
+            finally:
+                self._leave(session)
+        finally:
+            handle.release()
+        software = msgspec.to_builtins(manifest.software)
+        shared = ("python", "os_packages", "alternatives")
+        return digest(
+            "circumstances",
+            {
+                "hardware": manifest.digests.hardware,
+                "controls": manifest.digests.controls,
+                **{name: software[name] for name in shared},
             },
         )
 
@@ -128,57 +155,67 @@ class Laboratory:
         if strange:
             return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
         key = self.key(manifest, specimen.repetition)
-        known = None if self._fresh else self._known(key, manifest)
+        known = self._known(key, manifest, specimen.label)
         if known is not None:
             return known, "cache"
         return self._probe(specimen, session, manifest, key, watch), "run"
 
-    def _known(self, key: str, manifest: Manifest) -> Observation | None:
-        """An earlier observation of this run, if all that it loaded is still as it was."""
+    def _known(self, key: str, manifest: Manifest, label: str) -> Observation | None:
+        """An earlier observation of this run, if it is whole and what it loaded is as it was."""
         observation = self._store.observed(key)
         if observation is None:
-            if self._store.unfinished_runs(key) < FATAL_STARTS:
+            if self._store.fatal_starts(key) < FATAL_STARTS:
                 return None
-            run = self._store.begin_run(None, key)
-            reason = f"started {FATAL_STARTS} times, and each time the host or bitsect went down"
+            run = self._store.begin_run(None, label)
+            reason = f"started {FATAL_STARTS} times, and each time the host went down"
             return self._store.finish_run(run, failure=Verdict.INFRA, reason=reason)
-        if observation.manifest is not None:
+        if observation.failure is not None or observation.manifest is None:
+            return observation
+        try:
             then = from_canonical(self._store.blobs.get(observation.manifest))
-            prefix = manifest.evidence.get("prefix")
-            if not loaded_libraries_unchanged(then, Path(prefix) if prefix else None):
-                return None
-        return observation
+            self._store.blobs.get(observation.trace or "")
+        except StoreError:
+            # A damaged memory is no memory; the run is made again.
+            return None
+        prefix = manifest.evidence.get("prefix")
+        unchanged = loaded_libraries_unchanged(then, Path(prefix) if prefix else None)
+        return observation if unchanged else None
 
     def _probe(
         self, specimen: Specimen, session: Session, manifest: Manifest, key: str, watch: _Watch
     ) -> Observation:
         run = self._store.begin_run(key, specimen.label)
         self._phase(specimen.label, "running the probe")
-        options = dataclasses.replace(self._options, manifest=manifest.root)
-        with TemporaryDirectory(prefix="bitsect-trial-") as folder:
-            try:
-                with watch.part("probe"):
-                    ran = run_probe(session, self._payload, options, Path(folder), self._timeout)
-            except BaseException as error:
-                self._store.abandon_run(run, type(error).__name__)
-                raise
-            return self._written(run, ran, manifest, watch)
+        # What the probe will load is not known yet, so the trace names the static part.
+        options = dataclasses.replace(self._options, manifest=manifest.static_root)
+        scratch = ScratchFolder(self._scratch_root)
+        try:
+            with watch.part("probe"):
+                ran = run_probe(session, self._payload, options, scratch.path, self._timeout)
+            return self._written(run, ran, manifest, specimen.stack.added, watch)
+        except BaseException as error:
+            self._store.abandon_run(run, type(error).__name__)
+            raise
+        finally:
+            scratch.remove()
 
-    def _written(self, run: int, ran: ProbeRun, manifest: Manifest, watch: _Watch) -> Observation:
+    def _written(
+        self,
+        run: int,
+        ran: ProbeRun,
+        manifest: Manifest,
+        added: tuple[str, ...],
+        watch: _Watch,
+    ) -> Observation:
         if ran.verdict == Verdict.INFRA:
-            # A run that was ended from outside stays unfinished in the store, where it
-            # accuses its stack if it happens again and again.
-            if ran.signal is None:
-                self._store.abandon_run(run, ran.reason)
-                raise InfrastructureError("disk", ran.reason)
-            raise InfrastructureError("host", ran.reason)
+            raise InfrastructureError("host" if ran.signal else "disk", ran.reason)
         if ran.invalid is not None:
             ran = dataclasses.replace(ran, verdict=Verdict.CRASH.value, reason=ran.invalid)
         touched = ran.touched
         return self._store.finish_run(
             run,
             failure=None if ran.verdict is None else Verdict(ran.verdict),
-            reason=ran.reason,
+            reason=ran.reason or (f"with {', '.join(added)} besides" if added else ""),
             trace=None if ran.trace is None else ran.trace.read_bytes(),
             manifest=(full_manifest(manifest, touched) if touched else manifest).canonical,
             log=ran.log.encode(),
@@ -236,7 +273,7 @@ def _not_as_asked(stack: Stack, manifest: Manifest) -> str:
     wrong = [
         f"{component}: asked for {point}, found {there.get(component) or 'nothing'}"
         for component, point in sorted(stack.components.items())
-        if component.startswith("pip:") and there.get(component) != point
+        if component.startswith("pip:") and not same_version(there.get(component) or "", point)
     ]
     wrong += [
         f"{name}: not asked for, yet there"

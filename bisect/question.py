@@ -55,6 +55,7 @@ def ask_question(
     options: PointOptions,
     probe: str,
     arguments: tuple[str, ...],
+    circumstances_of: Callable[[Stack], str],
 ) -> Question:
     """Resolve both ends and list the points between them.
 
@@ -62,12 +63,12 @@ def ask_question(
     :raises UnknownVersion, UnresolvedError, InfrastructureError: an end cannot be resolved.
     """
     good, bad = (runtime.resolve(reference) for reference in ordered_ends(references))
-    if good.components == bad.components:
-        same = _end(good).lock == _end(bad).lock
-        raise UnusableEnds("same" if same else "builds", good.reference, bad.reference)
+    moved = list(_moved(good, bad))
+    if not moved:
+        raise UnusableEnds("same", good.reference, bad.reference)
     axes: list[Axis] = []
     left_out: dict[str, dict[str, int]] = {}
-    for component, before, after in _moved(good, bad):
+    for component, before, after in moved:
         if NOTHING in (before, after):
             axes.append(Axis(component, (before, after)))
             continue
@@ -82,6 +83,7 @@ def ask_question(
         probe=probe,
         arguments=arguments,
         interpreter=f"{good.interpreter.path} ({good.interpreter.version})",
+        circumstances=circumstances_of(good),
         options={
             "prereleases": options.prereleases,
             "yanked": options.yanked,
@@ -114,6 +116,14 @@ def _moved(good: Stack, bad: Stack) -> Iterator[tuple[str, str, str]]:
         after = bad.components.get(component, NOTHING)
         if before != after:
             yield component, before, after
+        elif _build(good, component) != _build(bad, component):
+            # By version the two cannot be told apart, so no trial could hold one of them.
+            raise UnusableEnds("builds", f"{component} {before}", good.reference, bad.reference)
+
+
+def _build(stack: Stack, component: str) -> object:
+    package = stack.lock.by_name.get(component.partition(":")[2]) if stack.lock else None
+    return None if package is None else package.identity
 
 
 def _end(stack: Stack) -> EndRecord:

@@ -27,8 +27,10 @@ class SessionSpec(msgspec.Struct, frozen=True):
     :param probe: digest of the probe's sources.
     :param arguments: the probe's arguments.
     :param interpreter: real path and version of the Python that both ends stand on.
+    :param circumstances: digest of what the stacks share: hardware, controls, the system.
     :param options: choices that decide which points there are.
     :param left_out: per component, releases that are no points and why.
+    :param salt: of a session that uses nothing observed earlier; no part of the question.
     """
 
     good: EndRecord
@@ -37,8 +39,10 @@ class SessionSpec(msgspec.Struct, frozen=True):
     probe: str
     arguments: tuple[str, ...]
     interpreter: str
+    circumstances: str
     options: dict[str, bool]
     left_out: dict[str, dict[str, int]] = {}
+    salt: str = ""
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -48,7 +52,8 @@ class Observation(msgspec.Struct, frozen=True):
     :param reason: the tool's or the probe's last lines, for a failure.
     :param trace: blob of the trace, for a success.
     :param manifest: blob of the manifest that was really there, where one could be taken.
-    :param seconds: time by part (``resolve``, ``environment``, ``inventory``, ``probe``), in ms.
+    :param reason: for a success, what the resolver had to add.
+    :param milliseconds: time by part: ``environment``, ``inventory``, ``probe``.
     """
 
     number: int

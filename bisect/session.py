@@ -7,8 +7,10 @@ same question asked again finds every observation in the store and goes on from 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -17,16 +19,15 @@ from typing import Protocol
 
 import msgspec
 
-from bitsect.bisect.compare import digests, require_comparable
 from bitsect.bisect.engine.engine import Engine
-from bitsect.bisect.engine.model import Axis, EndProblem, Outcome, Trial, Vector
+from bitsect.bisect.engine.model import Axis, EndProblem, Trial, Vector
 from bitsect.bisect.errors import (
     EndFailed,
     NondeterministicEnd,
     NothingToBisect,
     SessionBusy,
-    StoreError,
 )
+from bitsect.bisect.outcomes import OutcomeReader
 from bitsect.bisect.records import LedgerEntry, Observation, SessionRecord, SessionSpec
 from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.specimen import Specimen
@@ -36,8 +37,7 @@ from bitsect.bisect.wording import label_of
 from bitsect.images.canonical import digest
 from bitsect.images.errors import UnresolvedError
 from bitsect.images.runtime.protocol import Stack
-from bitsect.probes.errors import TraceError
-from bitsect.probes.trace import Trace, read_trace
+from bitsect.probes.errors import BitsectError
 
 #: The point of a component that is not there.
 NOTHING = "absent"
@@ -59,6 +59,7 @@ class Question:
         answer costs, never the answer.
         """
         spec = msgspec.to_builtins(self.spec)
+        del spec["salt"]
         spec["axes"] = sorted(spec["axes"], key=lambda axis: str(axis["component"]))
         for side in ("good", "bad"):
             del spec[side]["reference"]
@@ -66,7 +67,12 @@ class Question:
 
 
 class TrialRunner(Protocol):
-    """Whatever runs specimens and writes down what they give."""
+    """Whatever runs specimens and writes down what they give.
+
+    ``salt`` sets the runs of one session apart from all others; empty for none.
+    """
+
+    salt: str
 
     def run(self, specimen: Specimen) -> tuple[Observation, str]:
         """Run a specimen; its observation, and where that came from."""
@@ -110,32 +116,38 @@ class SessionDriver:
         self._store = store
         self._reporter = reporter
         self._workers = workers
-        self._reference: Trace | None = None
         self._stacks: dict[Vector, Stack] = {}
 
     def run(self, *, again: bool = False) -> SessionRecord:
         """Search to the end, or go on with a search that was interrupted.
 
-        :param again: begin a new session even if this question has one.
+        :param again: ask everything anew, even if this question was answered. Going on with a
+            search that was itself begun so is no new beginning.
         :raises EndFailed, NondeterministicEnd, NothingToBisect: there is nothing to search
             between these ends; no session is left behind.
         :raises InfrastructureError: the host failed; everything observed is kept.
         """
         with self._only_one() as claim:
-            session = None if again else self._store.session_of(self._question.identity)
-            if session is None:
-                return self._begin(claim)
+            session = self._store.session_of(self._question.identity)
+            if session is None or (again and (session.finished or not session.spec.salt)):
+                return self._begin(claim, secrets.token_hex(8) if again else "")
             claim(session.number)
             return self._go_on(session)
 
     # Beginning and going on
 
-    def _begin(self, claim: _Claim) -> SessionRecord:
-        spec = self._question.spec
+    def _begin(self, claim: _Claim, salt: str) -> SessionRecord:
+        spec = msgspec.structs.replace(self._question.spec, salt=salt)
+        self._laboratory.salt = salt
         engine = Engine(spec.axes)
         seen: list[tuple[Trial, Observation, str]] = []
         self._reporter.stage("verifying that each end repeats itself")
-        self._work(engine, lambda trial, *what: seen.append((trial, *what)), ends_only=True)
+        self._work(
+            engine,
+            OutcomeReader(self._store),
+            lambda trial, *what: seen.append((trial, *what)),
+            ends_only=True,
+        )
         _raise_for(engine.state().problem, spec)
 
         axes = _suspects_first(spec.axes, [observation for _, observation, _ in seen])
@@ -143,36 +155,38 @@ class SessionDriver:
             self._question.identity, msgspec.structs.replace(spec, axes=axes)
         )
         claim(session.number)
-        engine = Engine(axes)
+        engine, reader = Engine(axes), OutcomeReader(self._store)
         for trial, observation, source in seen:
-            # The ends are the same vectors whatever the order of the axes.
+            trial = Trial(engine.bad if any(trial.vector) else engine.good, trial.repetition)
+            engine.tell(trial, reader.outcome(observation))
             self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
-            engine.tell(trial, self._outcome(observation))
         self._reporter.session_opened(session, 0)
-        return self._search(session, engine)
+        return self._search(session, engine, reader)
 
     def _go_on(self, session: SessionRecord) -> SessionRecord:
         ledger = self._store.ledger(session.number)
-        engine = Engine(session.spec.axes)
+        self._laboratory.salt = session.spec.salt
+        engine, reader = Engine(session.spec.axes), OutcomeReader(self._store)
         for entry in ledger:
-            engine.tell(
-                Trial(entry.vector, entry.repetition),
-                self._outcome(entry.observation, entry.vector == engine.good),
-            )
+            engine.tell(Trial(entry.vector, entry.repetition), reader.outcome(entry.observation))
         self._reporter.session_opened(session, len(ledger))
         if session.finished:
             return session
         self._store.note(session.number, "resumed")
-        return self._search(session, engine)
+        return self._search(session, engine, reader)
 
-    def _search(self, session: SessionRecord, engine: Engine) -> SessionRecord:
+    def _search(
+        self, session: SessionRecord, engine: Engine, reader: OutcomeReader
+    ) -> SessionRecord:
         def written(trial: Trial, observation: Observation, source: str) -> None:
             self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
 
         try:
-            self._work(engine, written)
+            self._work(engine, reader, written)
         except BaseException as error:
-            self._store.note(session.number, "interrupted", type(error).__name__)
+            # Whatever ended the search is told, even if it cannot be written down any more.
+            with contextlib.suppress(BitsectError):
+                self._store.note(session.number, "interrupted", type(error).__name__)
             raise
         self._store.note(session.number, "finished")
         return self._store.session(session.number)
@@ -182,6 +196,7 @@ class SessionDriver:
     def _work(
         self,
         engine: Engine,
+        reader: OutcomeReader,
         written: _Written,
         ends_only: bool = False,
     ) -> None:
@@ -203,8 +218,10 @@ class SessionDriver:
                 for future in finished:
                     trial = running.pop(future)
                     observation, source = future.result()
+                    # Read before it is entered, so that a session never holds what cannot be.
+                    outcome = reader.outcome(observation, at_an_end=ends_only)
                     written(trial, observation, source)
-                    engine.tell(trial, self._outcome(observation, trial.vector == engine.good))
+                    engine.tell(trial, outcome)
                     done += 1
                     entry = LedgerEntry(done, trial.vector, trial.repetition, source, observation)
                     label = self._label(engine.axes, trial)
@@ -239,30 +256,8 @@ class SessionDriver:
         return self._stacks[vector]
 
     def _label(self, axes: tuple[Axis, ...], trial: Trial) -> str:
-        return label_of(axes, trial.vector)
-
-    def _outcome(self, observation: Observation, is_good: bool = False) -> Outcome:
-        """What an observation tells the engine.
-
-        :raises InvalidEvidence: its trace does not answer the same question as the good end's.
-        """
-        if observation.failure is not None:
-            return Outcome(failure=observation.failure, reason=observation.reason)
-        trace = self._trace(observation)
-        if self._reference is None:
-            self._reference = trace
-        elif trace.header.run != self._reference.header.run:
-            require_comparable(self._reference, trace)
-        return Outcome(digests(trace))
-
-    def _trace(self, observation: Observation) -> Trace:
-        assert observation.trace is not None
-        path = self._store.blobs.path(observation.trace)
-        try:
-            self._store.blobs.get(observation.trace)
-            return read_trace(path)
-        except TraceError as error:
-            raise StoreError(str(path), "damaged", error.reason, observation.trace) from error
+        run = f", run {trial.repetition + 1}" if trial.repetition else ""
+        return label_of(axes, trial.vector) + run
 
     # One process per question
 

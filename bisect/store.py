@@ -2,8 +2,8 @@
 
 Rules that make it safe to kill the program anywhere:
 
-- a ``run`` row is committed before a trial starts, so a trial that takes the machine down is
-  known by its missing observation;
+- a ``run`` row is committed before a trial starts, so a trial that takes the host down is known
+  by its missing observation from an earlier start of the host;
 - blobs are on the disk before the observation that names them is committed;
 - observations are appended and never changed (the database refuses it); verdicts are computed
   from them whenever they are shown.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import os
 import sqlite3
 import threading
@@ -26,12 +25,12 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from bitsect.bisect.blobs import BlobFolder, alive
+from bitsect.bisect.blobs import BlobFolder
 from bitsect.bisect.engine.model import Vector
 from bitsect.bisect.errors import NoSession, StoreError
 from bitsect.bisect.records import Event, LedgerEntry, Observation, SessionRecord, SessionSpec
 from bitsect.bisect.verdicts import Verdict
-from bitsect.images.errors import InfrastructureError
+from bitsect.images.errors import InfrastructureError, host_faults
 
 SCHEMA = 1
 #: Marks the file as ours: "bits" in ASCII.
@@ -48,7 +47,7 @@ CREATE TABLE session_event (
     detail TEXT NOT NULL);
 CREATE TABLE run (
     number INTEGER PRIMARY KEY, key TEXT, label TEXT NOT NULL, started TEXT NOT NULL,
-    process INTEGER NOT NULL, abandoned TEXT);
+    boot TEXT NOT NULL, abandoned TEXT);
 CREATE INDEX run_key ON run (key);
 CREATE TABLE observation (
     number INTEGER PRIMARY KEY REFERENCES run, failure TEXT, reason TEXT NOT NULL, trace TEXT,
@@ -73,7 +72,7 @@ CREATE TRIGGER ledger_remains BEFORE DELETE ON ledger
 def data_root() -> Path:
     """Where the store lies: BITSECT_DATA, or the user's data folder."""
     chosen = os.environ.get("BITSECT_DATA")
-    return Path(chosen) if chosen else platformdirs.user_data_path("bitsect")
+    return Path(chosen).expanduser() if chosen else platformdirs.user_data_path("bitsect")
 
 
 class Store:
@@ -153,8 +152,8 @@ class Store:
         """
         with self._transaction() as database:
             cursor = database.execute(
-                "INSERT INTO run (key, label, started, process) VALUES (?, ?, ?, ?)",
-                (key, label, _now(), os.getpid()),
+                "INSERT INTO run (key, label, started, boot) VALUES (?, ?, ?, ?)",
+                (key, label, _now(), boot_id()),
             )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
@@ -207,15 +206,15 @@ class Store:
             ).fetchone()
         return None if row is None else _observation(row)
 
-    def unfinished_runs(self, key: str) -> int:
-        """How often exactly this was started, by a process that is gone, and never ended."""
+    def fatal_starts(self, key: str) -> int:
+        """How often exactly this was started and the host then went down before it ended."""
         with self._reading() as database:
-            rows = database.execute(
-                "SELECT run.process FROM run LEFT JOIN observation USING (number)"
-                " WHERE run.key = ? AND abandoned IS NULL AND observation.number IS NULL",
-                (key,),
-            ).fetchall()
-        return sum(not alive(process) for (process,) in rows)
+            row = database.execute(
+                "SELECT COUNT(*) FROM run LEFT JOIN observation USING (number) WHERE run.key = ?"
+                " AND boot != ? AND abandoned IS NULL AND observation.number IS NULL",
+                (key, boot_id()),
+            ).fetchone()
+        return int(row[0])
 
     # The ledger
 
@@ -311,27 +310,27 @@ class Store:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield self._database
+                self._database.execute("COMMIT")
             except BaseException:
                 # A full disk may have rolled back already.
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
-            yield
+            with host_faults(self.root):
+                yield
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_FULL:
                 raise InfrastructureError("disk", str(self.root)) from error
-            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 raise InfrastructureError("permission", str(self.path)) from error
             raise StoreError(str(self.path), str(error)) from error
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            place = str(error.filename or self.root)
-            raise InfrastructureError("disk" if full else "permission", place) from error
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InfrastructureError("permission", str(error.filename)) from error
 
 
 def sqlite_statements(script: str) -> Iterator[str]:
@@ -360,6 +359,11 @@ def _observation(row: tuple[object, ...]) -> Observation:
         },
         Observation,
     )
+
+
+def boot_id() -> str:
+    """Names this start of the host; no other start has the same."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _now() -> str:

@@ -334,14 +334,14 @@ def _verified(lock: Lock, site: Path) -> dict[str, Path]:
             wrong.append(f"{package.name} is missing")
             continue
         version = found[package.name].name.removesuffix(".dist-info").partition("-")[2]
-        if package.version is not None and not _same_version(version, package.version):
+        if package.version is not None and not same_version(version, package.version):
             wrong.append(f"{package.name} is {version}, not {package.version}")
     if wrong:
         raise UnbuildableError(f"environment {lock.digest}", "; ".join(wrong))
     return found
 
 
-def _same_version(one: str, other: str) -> bool:
+def same_version(one: str, other: str) -> bool:
     try:
         return Version(one) == Version(other)
     except InvalidVersion:

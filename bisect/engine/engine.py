@@ -20,7 +20,6 @@ from bitsect.bisect.engine.model import (
     Anomaly,
     Axis,
     Bracket,
-    Culprit,
     EndProblem,
     Finding,
     Outcome,
@@ -285,16 +284,17 @@ class Engine:
 
 
 def _gathered(progress: Iterable[tuple[tuple[str, ...], Progress]]) -> tuple[Finding, ...]:
-    """One finding per step, with the events of every class that takes it."""
-    steps: dict[tuple[Culprit, ...], Step] = {}
-    events: defaultdict[tuple[Culprit, ...], list[str]] = defaultdict(list)
+    """One finding per step, with the events of every class that takes it.
+
+    Steps of the same components in different surroundings are different steps.
+    """
+    events: defaultdict[Step, list[str]] = defaultdict(list)
     for names, one in progress:
         for step in one.steps:
-            steps.setdefault(step.culprits, step)
-            events[step.culprits].extend(names)
+            events[step].extend(names)
     found = [
-        Finding(culprits, step.at, step.without, tuple(events[culprits]))
-        for culprits, step in steps.items()
+        Finding(step.culprits, step.at, step.without, tuple(names))
+        for step, names in events.items()
     ]
     return tuple(sorted(found, key=lambda finding: (finding.at, finding.key)))
 

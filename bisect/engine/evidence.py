@@ -16,7 +16,8 @@ class Evidence:
 
     The fold is a set: telling the same observations in another order gives an equal
     Evidence. Per vector, repetitions are merged event by event: the digest where all
-    repetitions agree, ``UNSTABLE`` where they do not.
+    repetitions agree, ``UNSTABLE`` where they do not. A vector of which any repetition failed
+    says nothing: whether it runs at all is not settled.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Evidence:
         return vector in self._merged
 
     def events(self, vector: Vector) -> Mapping[str, str] | None:
-        """The vector's merged events; None if it never ran to its end."""
+        """The vector's merged events; None if it has not always run to its end."""
         return self._merged.get(vector)
 
     def value(self, vector: Vector, event: str) -> str:
@@ -49,12 +50,10 @@ class Evidence:
         return merged.get(event, ABSENT)
 
     def failure(self, vector: Vector) -> tuple[Verdict, str] | None:
-        """Verdict and reason of a vector that was tried and never ran to its end."""
-        if self._merged.get(vector) is not None or vector not in self._outcomes:
-            return None
+        """Verdict and reason of a vector of which a repetition did not run to its end."""
         outcome = self.first_failed(vector)
-        assert outcome is not None
-        assert outcome.failure is not None
+        if outcome is None or outcome.failure is None:
+            return None
         return outcome.failure, outcome.reason
 
     def first_failed(self, vector: Vector) -> Outcome | None:
@@ -80,7 +79,7 @@ class Evidence:
         return frozenset(self._outcomes.get(vector, {}))
 
     def vectors(self) -> Iterator[Vector]:
-        """Vectors that ran to their end, in order."""
+        """Vectors that have always run to their end, in order."""
         return iter(sorted(v for v, merged in self._merged.items() if merged is not None))
 
     def tried(self) -> Iterator[Vector]:
@@ -94,9 +93,10 @@ class Evidence:
 
 
 def _merge(outcomes: Iterable[Outcome]) -> Mapping[str, str] | None:
-    ran = [outcome.events for outcome in outcomes if outcome.failure is None]
-    if not ran:
+    told = list(outcomes)
+    if any(outcome.failure is not None for outcome in told):
         return None
+    ran = [outcome.events for outcome in told]
     if len(ran) == 1:
         return ran[0]
     merged = dict(ran[0])

@@ -74,8 +74,8 @@ class Bound(msgspec.Struct, frozen=True):
     """How well one coordinate of an answer is known.
 
     ``exact``: the point just below was run and does not show the change. Otherwise the
-    points ``blocked`` between could not be run, and the change lies somewhere above
-    ``below``, the nearest lower point that was run.
+    points ``blocked`` could not be run, and the change lies somewhere above ``below``: the
+    nearest lower point that is not among them, or the component's good end.
     """
 
     exact: bool

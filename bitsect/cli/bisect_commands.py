@@ -74,7 +74,14 @@ def start(
     workshop = Workshop(python, allow_builds=builds, prereleases=pre)
     with workshop.store() as store, reporter_for_console(quiet) as reporter:
         reporter.stage("resolving both ends")
-        points = PointOptions(prereleases=pre, yanked=yanked, builds=builds)
+        laboratory = Laboratory(
+            workshop.venv,
+            workshop.payload,
+            store,
+            options,
+            workshop.scratch_root,
+            phase=reporter.trial_phase,
+        )
         question = ask_question(
             references,
             workshop.venv,
@@ -86,17 +93,10 @@ def start(
                 yanked=yanked,
                 sdists=builds,
             ),
-            points,
+            PointOptions(prereleases=pre, yanked=yanked, builds=builds),
             workshop.payload.digest,
             tuple(options.arguments(Path("OUT"))[1:]),
-        )
-        laboratory = Laboratory(
-            workshop.venv,
-            workshop.payload,
-            store,
-            options,
-            fresh=fresh,
-            phase=reporter.trial_phase,
+            laboratory.circumstances,
         )
         driver = SessionDriver(question, workshop.venv, laboratory, store, reporter, workers)
         session = driver.run(again=fresh)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
@@ -69,7 +70,8 @@ def _explains(kind: type[E]) -> Callable[[Callable[[E], str]], Callable[[E], str
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.replace("..", ".").split())
+    # A reason that is a sentence of its own brings its full stop along.
+    return re.sub(r"(?<!\.)\.\.(?=\s|$)", ".", " ".join(text.split()))
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
@@ -250,7 +252,10 @@ def _(error: UnusableEnds) -> str:
         case "same":
             return f"good and bad are the same stack: {given} install the same versions."
         case "builds":
-            return f"{given} install the same versions in other builds, which cannot be mixed."
+            return (
+                f"{error.references[0]} has the same version in both stacks, but in other builds,"
+                " which cannot be mixed by version. Make them the same build first."
+            )
         case "sides":
             return f"a search needs two references, one good:REF and one bad:REF, not {given}."
     return (

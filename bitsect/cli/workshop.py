@@ -55,6 +55,11 @@ class Workshop:
         """The probe, staged for stacks."""
         return staged_probe(default_cache_root())
 
+    @property
+    def scratch_root(self) -> Path:
+        """Where folders lie that are gone when a command has ended."""
+        return default_cache_root() / "scratch"
+
     @cached_property
     def venv(self) -> VenvRuntime:
         """The runtime of virtual environments."""
@@ -81,7 +86,7 @@ class Workshop:
             case "venv":
                 return self.venv
             case "host":
-                return HostRuntime(default_cache_root() / "scratch")
+                return HostRuntime(self.scratch_root)
         reason = (
             "a manifest describes a stack, and can only be compared"
             if reference.kind == "manifest"

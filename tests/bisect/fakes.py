@@ -60,9 +60,10 @@ class FakeLaboratory:
         self.probe = probe
         self.ran: list[tuple[str, int]] = []
         self.stopped = False
+        self.salt = ""
 
     def run(self, specimen: Specimen) -> tuple[Observation, str]:
-        key = f"{sorted(specimen.stack.components.items())} {specimen.repetition}"
+        key = f"{sorted(specimen.stack.components.items())} {specimen.repetition}{self.salt}"
         known = self.store.observed(key)
         if known is not None:
             return known, "cache"
@@ -97,6 +98,7 @@ def question(axes: tuple[Axis, ...] = (Axis("pip:numpy", POINTS),)) -> Question:
         probe="sha256:probe",
         arguments=("--seed", "0"),
         interpreter="/usr/bin/python3 (3.11.7)",
+        circumstances="sha256:here",
         options={},
     )
     return Question(good, bad, spec)

@@ -82,15 +82,19 @@ def test_mixtures_that_cannot_run_never_give_a_silently_wrong_answer(data: st.Da
     world = World(sizes, {"event": up_closed(minimal)}, broken)
 
     # When the session is played
-    (finding,) = play(world).engine.state().findings
+    engine = play(world).engine
+    (finding,) = engine.state().findings
 
     # Then the vector does show the change; called exact, it is minimal; and for a coordinate
     # that is not, the points that could not be run are named
     assert world.digest["event"](finding.at) == "changed"
     if finding.exact:
         assert is_minimal(world, "event", finding)
-    for culprit in finding.culprits:
+    for culprit, without in zip(finding.culprits, finding.without, strict=True):
         assert culprit.bound.exact == (not culprit.bound.blocked)
+        # What is called exact was run, never inferred
+        if culprit.bound.exact:
+            assert engine.evidence.runs(without) > 0
 
 
 def test_an_interaction_names_both_components() -> None:
@@ -127,3 +131,57 @@ def test_one_culprit_among_many_costs_about_the_logarithm(components: int) -> No
     played = play(World(sizes, {"event": up_closed([corner])}))
     # Two ends, halving, and the verification of the one that is left.
     assert len(played.vectors) <= 2 + (components - 1).bit_length() + 1
+
+
+def test_classes_that_change_in_different_surroundings_are_different_findings() -> None:
+    # Given an event that changes with package0 alone, and one that changes with package1 first
+    # and then again with the same step of package0
+    def twice(vector: Vector) -> str:
+        return f"{vector[1] >= 1} {vector[0] >= 3 and vector[1] >= 1}"
+
+    world = World((5, 3), {"once": up_closed([(3, 0)]), "twice": twice})
+
+    state = play(world).engine.state()
+
+    # Then each finding's vector shows its own events changed, and its neighbours do not
+    for finding in state.findings:
+        for event in finding.events:
+            digest = world.digest[event]
+            for without in finding.without:
+                assert digest(finding.at) != digest(without)
+    assert {event for f in state.findings for event in f.events} == {"once", "twice"}
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_every_finding_shows_what_it_says(data: st.DataObject) -> None:
+    # Given events with arbitrary digests on every vector, some of which cannot be run
+    sizes = tuple(data.draw(st.lists(st.integers(2, 4), min_size=1, max_size=3)))
+    everywhere = list(itertools.product(*(range(size) for size in sizes)))
+    tables = [
+        dict(
+            zip(
+                everywhere,
+                data.draw(st.tuples(*(st.integers(0, 2) for _ in everywhere))),
+                strict=True,
+            )
+        )
+        for _ in range(2)
+    ]
+    inner = everywhere[1:-1]
+    broken = frozenset(data.draw(st.sets(st.sampled_from(inner)))) if inner else frozenset()
+    digests = {
+        f"event{i}": (lambda vector, t=table: str(t[vector])) for i, table in enumerate(tables)
+    }
+    world = World(sizes, digests, broken)
+
+    # When the session is played, however little sense the histories make
+    engine = play(world).engine
+
+    # Then it ends, and every finding that is called exact is a change between neighbours that ran
+    for finding in engine.state().findings:
+        for event in finding.events:
+            for culprit, without in zip(finding.culprits, finding.without, strict=True):
+                if culprit.bound.exact:
+                    assert world.digest[event](finding.at) != world.digest[event](without)
+                    assert without not in broken

@@ -277,6 +277,25 @@ def test_a_side_that_turns_out_unstable_is_not_a_bound() -> None:
     assert culprit.bound.reasons == ("NONDETERMINISTIC",)
 
 
+def test_a_point_that_fails_when_it_is_repeated_is_not_believed() -> None:
+    # Given a point that runs once and crashes the next time
+    values = ["a", "a", "c", "b", "b"]
+    world = world_of([values])
+    engine = Engine(world.axes)
+    while asked := engine.ask(1):
+        (trial,) = asked
+        outcome = world.outcome(trial)
+        if trial == Trial((2,), 1):
+            outcome = Outcome(failure=Verdict.CRASH, reason="SIGSEGV")
+        engine.tell(trial, outcome)
+
+    # Then it bounds nothing, and the answer says so
+    (finding,) = engine.state().findings
+    assert engine.verdict((2,)) is Verdict.CRASH
+    assert not finding.exact
+    assert finding.culprits[0].bound.blocked == ("0.2",)
+
+
 def test_verdicts_compare_with_the_good_end() -> None:
     world = world_of([["a", "a", "b"]], frozenset())
     engine = play(world).engine

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bitsect.bisect import laboratory as module
+from bitsect.bisect import store as store_module
 from bitsect.bisect.laboratory import FATAL_STARTS, Laboratory
 from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
@@ -85,7 +83,12 @@ class Bench:
 
     def laboratory(self, options: ProbeOptions | None = None, **more: Any) -> Laboratory:
         return Laboratory(
-            cast(Runtime, self), PAYLOAD, self.store, options or ProbeOptions(), **more
+            cast(Runtime, self),
+            PAYLOAD,
+            self.store,
+            options or ProbeOptions(),
+            self.folder / "scratch",
+            **more,
         )
 
     def changed(self, **attributes: Any) -> Bench:
@@ -93,9 +96,13 @@ class Bench:
             setattr(self, name, value)
         return self
 
-    def run(self, repetition: int = 0, **more: Any) -> tuple[Any, str]:
+    def run(
+        self, repetition: int = 0, options: ProbeOptions | None = None, salt: str = ""
+    ) -> tuple[Any, str]:
         specimen = Specimen(stack({"pip:numpy": "2.0.0"}), repetition, "numpy 2.0.0")
-        return self.laboratory(**more).run(specimen)
+        laboratory = self.laboratory(options)
+        laboratory.salt = salt
+        return laboratory.run(specimen)
 
 
 def ended(out: Path, **changes: Any) -> ProbeRun:
@@ -155,11 +162,11 @@ def test_the_same_run_is_answered_from_the_store(bench: Bench) -> None:
         lambda bench: bench.run(repetition=1),
         lambda bench: bench.run(options=ProbeOptions(seed=1)),
         lambda bench: bench.run(options=ProbeOptions(arms=("data",))),
-        lambda bench: bench.run(fresh=True),
+        lambda bench: bench.run(salt="another session"),
         lambda bench: bench.changed(unchanged=False).run(),
         lambda bench: bench.changed(manifest=other_hardware()).run(),
     ],
-    ids=["repetition", "seed", "arms", "fresh", "a library was exchanged", "another CPU"],
+    ids=["repetition", "seed", "arms", "salt", "a library was exchanged", "another CPU"],
 )
 def test_another_run_is_never_answered_from_the_store(bench: Bench, change: Any) -> None:
     bench.run()
@@ -238,22 +245,32 @@ def test_the_hosts_fault_is_no_verdict(bench: Bench, signal: str | None, kind: s
 
 
 def test_a_stack_that_takes_the_host_down_again_and_again_is_not_tried_for_ever(
-    bench: Bench,
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a trial that processes which are gone have begun and never ended
+    # Given a trial that the host did not survive
     key = bench.laboratory().key(bench.manifest, 0)
-    code = (
-        "import sys; from pathlib import Path; from bitsect.bisect.store import Store;"
-        " store = Store(Path(sys.argv[1]));"
-        " [store.begin_run(sys.argv[2], 'x') for _ in range(int(sys.argv[3]))]"
-    )
-    arguments = [str(bench.store.root), key, str(FATAL_STARTS)]
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True, env=dict(os.environ))
+    monkeypatch.setattr(store_module, "boot_id", lambda: "an earlier start")
+    for _ in range(FATAL_STARTS):
+        bench.store.begin_run(key, "x")
+    monkeypatch.undo()
 
-    seen, _ = bench.run()
+    seen = bench.laboratory()._known(key, bench.manifest, "numpy 2.0.0")
 
+    assert seen is not None
     assert seen.failure is Verdict.INFRA
     assert bench.ran == 0
+
+
+def test_a_damaged_memory_is_no_memory(bench: Bench) -> None:
+    seen, _ = bench.run()
+    bench.store.blobs.path(seen.trace).write_bytes(b"other bytes")
+    assert bench.run()[1] == "run"
+    assert bench.store.blobs.get(seen.trace) == b"a trace"
+
+
+def test_no_scratch_folder_is_left(bench: Bench) -> None:
+    bench.run()
+    assert [p for p in (bench.folder / "scratch").iterdir() if p.is_dir()] == []
 
 
 def test_a_stopped_laboratory_closes_what_is_open_and_opens_nothing_more(bench: Bench) -> None:

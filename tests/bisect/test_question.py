@@ -10,7 +10,7 @@ from bitsect.bisect.errors import UnusableEnds
 from bitsect.bisect.question import PointOptions, ask_question, odds_of, ordered_ends
 from bitsect.images.catalogue import AxisPoints
 from bitsect.images.lock import LockedPackage, make_lock
-from bitsect.images.reference import parse_reference
+from bitsect.images.reference import Reference, parse_reference
 from bitsect.images.runtime.protocol import Stack
 from tests.bisect.fakes import INTERPRETER
 
@@ -21,12 +21,15 @@ class FakeRuntime:
     name = "venv"
 
     def resolve(self, reference: Any) -> Stack:
-        pins = dict(requirement.split("==") for requirement in reference.requirements)
+        pins = dict(requirement.split("==") for requirement in reference.text[5:].split(","))
         lock = make_lock(
             INTERPRETER,
-            [LockedPackage(name, version, "wheel", "", ()) for name, version in pins.items()],
+            [
+                LockedPackage(name, version.partition("!")[0], "wheel", "", (f"sha256:{version}",))
+                for name, version in pins.items()
+            ],
         )
-        components = {f"pip:{name}": version for name, version in pins.items()}
+        components = {f"pip:{name}": version.partition("!")[0] for name, version in pins.items()}
         return Stack(reference.text, "venv", INTERPRETER, components, lock)
 
 
@@ -34,10 +37,15 @@ def between(name: str, good: str, bad: str) -> AxisPoints:
     return AxisPoints(name, (good, "1.5", bad), {"yanked": 2})
 
 
-def asked(good: str, bad: str) -> Any:
-    references = [parse_reference(f"good:venv:{good}"), parse_reference(f"bad:venv:{bad}")]
+def asked(good: str, bad: str, here: str = "sha256:here") -> Any:
+    references = [
+        Reference("good", "venv", f"venv:{good}"),
+        Reference("bad", "venv", f"venv:{bad}"),
+    ]
     runtime: Any = FakeRuntime()
-    return ask_question(references, runtime, between, PointOptions(), "sha256:p", ("--seed=0",))
+    return ask_question(
+        references, runtime, between, PointOptions(), "sha256:p", ("--seed=0",), lambda stack: here
+    )
 
 
 def test_every_distribution_that_differs_is_an_axis() -> None:
@@ -92,3 +100,16 @@ def test_equal_ends_are_refused() -> None:
     with pytest.raises(UnusableEnds) as caught:
         asked("numpy==1.0", "numpy==1.0")
     assert caught.value.reason == "same"
+
+
+def test_one_version_in_two_builds_is_refused_and_named() -> None:
+    # Given a torch of one version whose wheel is another at the bad end, while numpy moves
+    with pytest.raises(UnusableEnds) as caught:
+        asked("numpy==1.0,torch==2.13.0!one", "numpy==2.0,torch==2.13.0!other")
+    assert caught.value.reason == "builds"
+    assert caught.value.references[0] == "pip:torch 2.13.0"
+
+
+def test_another_host_is_another_question() -> None:
+    ends = ("numpy==1.0", "numpy==2.0")
+    assert asked(*ends).identity != asked(*ends, here="sha256:elsewhere").identity

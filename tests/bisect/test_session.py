@@ -17,16 +17,17 @@ from bitsect.bisect.errors import (
     StoreError,
 )
 from bitsect.bisect.findings import answer_of
-from bitsect.bisect.records import SessionRecord
+from bitsect.bisect.records import Observation, SessionRecord
 from bitsect.bisect.report import markdown, summary
 from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.session import SessionDriver
+from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
 from bitsect.bisect.wording import operations_text
 from bitsect.images.errors import InfrastructureError
 from bitsect.probes.trace import Event
-from tests.bisect.fakes import FakeLaboratory, FakeMixer, Probe, numpy_like, question
+from tests.bisect.fakes import POINTS, FakeLaboratory, FakeMixer, Probe, numpy_like, question
 from tests.bisect.traces import event, trace, write
 
 EXPECTED = [
@@ -172,6 +173,17 @@ def test_a_trial_that_crashes_is_passed_over(store: Store) -> None:
     assert power.culprits[0].bound.reasons == ("CRASH",)
 
 
+def test_suspects_come_first_whatever_the_lengths_of_their_axes(store: Store) -> None:
+    # Given two components with different numbers of releases, the second of which is used
+    axes = (Axis("pip:idle", ("1", "2")), Axis("pip:numpy", POINTS))
+    laboratory = FakeLaboratory(store)
+    session = SessionDriver(question(axes), FakeMixer(), laboratory, store, Reporter()).run()
+
+    # Then the one that is used is suspected first, and the session can be read again
+    assert [axis.component for axis in session.spec.axes] == ["pip:numpy", "pip:idle"]
+    assert found(store, session) == EXPECTED
+
+
 def test_a_component_of_one_end_only_can_be_the_culprit(store: Store) -> None:
     # Given a package that the bad end has and the good end has not
     axes = (Axis("pip:numpy", ("1.0", "2.0")), Axis("pip:mkl", ("absent", "7")))
@@ -200,6 +212,62 @@ def test_a_trace_of_a_blind_detector_stops_the_search(store: Store, tmp_path: Pa
     with pytest.raises(InvalidEvidence) as caught:
         driver(Blind(store)).run()
     assert (caught.value.what, caught.value.first) == ("controls", "swapped_pair")
+
+
+def test_invalid_evidence_inside_is_a_trial_that_failed(store: Store, tmp_path: Path) -> None:
+    # Given one release on which a control is not caught
+    class BlindOnce(FakeLaboratory):
+        def run(self, specimen: Specimen) -> tuple[Observation, str]:
+            if specimen.stack.components["pip:numpy"] != "2.0":
+                return super().run(specimen)
+            run = self.store.begin_run(None, specimen.label)
+            seen = numpy_like(specimen.stack.components, 0)
+            assert not isinstance(seen, Verdict)
+            made = trace(*seen, missed=("swapped_pair",))
+            content = write(made, tmp_path / "t.jsonl").read_bytes()
+            return self.store.finish_run(run, trace=content), "run"
+
+    session = driver(BlindOnce(store)).run()
+
+    # Then its neighbours bound the answer, and the session reads the same ever after
+    (log,) = [f for f in answer_of(store, session).findings if f.culprits[0].after == "2.1"]
+    assert log.culprits[0].bound.blocked == ("2.0",)
+
+
+def test_bytes_that_contradict_fingerprints_stop_the_search(store: Store) -> None:
+    def lying(components: Mapping[str, str], repetition: int) -> list[Event] | Verdict:
+        other = "x" if components["pip:numpy"] == "2.0" else None
+        seen = numpy_like(components, repetition)
+        assert not isinstance(seen, Verdict)
+        return [*seen[:2], event("sum", "same", certificate=other)]
+
+    with pytest.raises(InvalidEvidence) as caught:
+        driver(FakeLaboratory(store, lying)).run()
+    assert caught.value.what == "fingerprint"
+
+
+def test_a_fresh_search_that_was_interrupted_goes_on_as_a_fresh_one(store: Store) -> None:
+    # Given an answered question, asked anew, and interrupted
+    driver(FakeLaboratory(store)).run()
+    calls = 0
+
+    def breaks_off(components: Mapping[str, str], repetition: int) -> list[Event] | Verdict:
+        nonlocal calls
+        calls += 1
+        if calls > 6:
+            raise KeyboardInterrupt
+        return numpy_like(components, repetition)
+
+    with pytest.raises(KeyboardInterrupt):
+        driver(FakeLaboratory(store, breaks_off)).run(again=True)
+
+    # When it is asked anew again
+    laboratory = FakeLaboratory(store)
+    session = driver(laboratory).run(again=True)
+
+    # Then the interrupted one goes on, with its own observations and no older ones
+    assert session.number == 2
+    assert len(laboratory.ran) == len(store.ledger(2)) - 6
 
 
 def test_a_damaged_trace_is_never_an_answer(store: Store) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bitsect.bisect import store as module
 from bitsect.bisect.engine.model import Axis
 from bitsect.bisect.errors import NoSession, StoreError
 from bitsect.bisect.records import EndRecord, SessionSpec
@@ -28,6 +29,7 @@ SPEC = SessionSpec(
     probe="sha256:cc",
     arguments=("--seed", "0"),
     interpreter="/usr/bin/python3 (3.11.7)",
+    circumstances="sha256:dd",
     options={"yanked": False},
     left_out={"pip:numpy": {"yanked": 1}},
 )
@@ -107,27 +109,24 @@ def test_the_ledger_keeps_its_order_and_counts_an_answer_once(store: Store) -> N
     assert store.ledger(99) == ()
 
 
-def test_runs_of_a_dead_process_that_never_ended_are_counted(store: Store) -> None:
-    # Given runs begun by a process that is gone, one of them given up by its user
-    code = textwrap.dedent(
-        f"""
-        from pathlib import Path
-        from bitsect.bisect.store import Store
-        store = Store(Path({str(store.root)!r}))
-        store.begin_run("fatal", "x")
-        store.begin_run("fatal", "x")
-        store.abandon_run(store.begin_run("fatal", "x"), "KeyboardInterrupt")
-        store.finish_run(store.begin_run("fatal", "x"), trace=b"t")
-        """
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_only_starts_that_the_host_did_not_survive_accuse_a_trial(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given runs of an earlier start of the host: two that never ended, one given up by its
+    # user, one that ended
+    monkeypatch.setattr(module, "boot_id", lambda: "an earlier start")
+    store.begin_run("fatal", "x")
+    store.begin_run("fatal", "x")
+    store.abandon_run(store.begin_run("fatal", "x"), "KeyboardInterrupt")
+    store.finish_run(store.begin_run("fatal", "x"), trace=b"t")
 
-    # And one that this living process is running
+    # And one of this start, by whatever process
+    monkeypatch.undo()
     store.begin_run("fatal", "x")
 
-    # Then only the first two accuse the trial
-    assert store.unfinished_runs("fatal") == 2
-    assert store.unfinished_runs("other") == 0
+    # Then the first two count
+    assert store.fatal_starts("fatal") == 2
+    assert store.fatal_starts("other") == 0
 
 
 def test_kill_dash_nine_between_any_two_writes_loses_nothing_that_was_reported(
@@ -223,6 +222,13 @@ def test_what_a_killed_process_left_half_written_is_removed(store: Store) -> Non
     # Then only the first is removed
     assert not left.exists()
     assert busy.exists()
+
+
+def test_a_damaged_blob_is_mended_when_its_content_comes_again(store: Store) -> None:
+    digest = store.blobs.put(b"what was seen")
+    store.blobs.path(digest).write_bytes(b"")
+    assert store.blobs.put(b"what was seen") == digest
+    assert store.blobs.get(digest) == b"what was seen"
 
 
 def test_equal_blobs_are_kept_once(store: Store) -> None:
