@@ -68,7 +68,8 @@ class TrialLine(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """Everything that a session knows, ready to be shown or written as JSON.
 
-    :param scan: trials that a linear scan of the points would take.
+    :param scan: trials that a linear scan of the points takes; None on several axes, where
+        nothing so simple is an alternative.
     """
 
     session: int
@@ -79,7 +80,7 @@ class Answer(msgspec.Struct, frozen=True):
     changed_events: int
     compared_events: int
     trials: tuple[TrialLine, ...]
-    scan: int
+    scan: int | None
     left_at_most: int
     repeats_left: int
     open_brackets: tuple[tuple[str, str], ...]
@@ -127,7 +128,7 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
         changed_events=len(engine.changed_events(engine.bad)),
         compared_events=len(engine.evidence.events(engine.good) or {}),
         trials=_lines(engine, ledger),
-        scan=sum(axis.top - 1 for axis in engine.axes) + 2,
+        scan=len(engine.axes[0].points) if len(engine.axes) == 1 else None,
         left_at_most=state.trials_left_at_most,
         repeats_left=state.repeats_left,
         open_brackets=open_brackets(engine, state),

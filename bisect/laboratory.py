@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.manifest import Manifest, from_canonical
 from bitsect.images.payload import Payload
 from bitsect.images.runner import (
+    HOST_FAULT,
     ProbeOptions,
     ProbeRun,
     full_manifest,
@@ -28,13 +30,15 @@ from bitsect.images.runner import (
     run_probe,
     take_inventory,
 )
-from bitsect.images.runtime.protocol import Runtime, Session, Stack
+from bitsect.images.runtime.protocol import Handle, Runtime, Session, Stack
 from bitsect.images.runtime.scratch import ScratchFolder
 
 #: Seconds that one probe run may take.
 PROBE_TIMEOUT = 600.0
 #: A run that the host did not survive this often is not started again.
 FATAL_STARTS = 2
+#: How often a stack is built that then is not what was asked for.
+ATTEMPTS = 2
 
 
 class Laboratory:
@@ -85,21 +89,25 @@ class Laboratory:
         :raises InfrastructureError: the host failed; nothing is said about the stack.
         """
         watch = _Watch()
-        try:
-            with watch.part("environment"):
-                self._phase(specimen.label, "building the environment")
-                handle = self._runtime.ensure(specimen.stack)
-        except UnbuildableError as error:
-            return self.failed(specimen, Verdict.UNBUILDABLE, f"{error.what}: {error.tail}"), "run"
-        try:
-            session = self._runtime.open(handle)
-            self._enter(session)
+        for attempt in range(ATTEMPTS):
             try:
-                return self._examine(specimen, session, watch)
-            finally:
-                self._leave(session)
-        finally:
-            handle.release()
+                with watch.part("environment"):
+                    self._phase(specimen.label, "building the environment")
+                    handle = self._runtime.ensure(specimen.stack)
+            except UnbuildableError as error:
+                reason = f"{error.what}: {error.tail}"
+                return self.failed(specimen, Verdict.UNBUILDABLE, reason), "run"
+            with self._opened(handle) as session:
+                with watch.part("inventory"):
+                    self._phase(specimen.label, "taking the inventory")
+                    manifest = take_inventory(session, self._payload, deep=specimen.checked)
+                strange = _not_as_asked(specimen.stack, manifest)
+                if not strange:
+                    return self._examine(specimen, session, manifest, watch)
+            # Someone may have changed what was built; only what was built anew is to blame.
+            if attempt + 1 < ATTEMPTS:
+                handle.discard()
+        return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
 
     def failed(self, specimen: Specimen, verdict: Verdict, reason: str) -> Observation:
         """Write down that there was nothing to run."""
@@ -124,16 +132,8 @@ class Laboratory:
 
     def circumstances(self, stack: Stack) -> str:
         """Digest of all that trials share with this stack, whatever distributions they have."""
-        handle = self._runtime.ensure(stack)
-        try:
-            session = self._runtime.open(handle)
-            self._enter(session)
-            try:
-                manifest = take_inventory(session, self._payload)
-            finally:
-                self._leave(session)
-        finally:
-            handle.release()
+        with self._opened(self._runtime.ensure(stack)) as session:
+            manifest = take_inventory(session, self._payload)
         software = msgspec.to_builtins(manifest.software)
         shared = ("python", "os_packages", "alternatives")
         return digest(
@@ -146,14 +146,8 @@ class Laboratory:
         )
 
     def _examine(
-        self, specimen: Specimen, session: Session, watch: _Watch
+        self, specimen: Specimen, session: Session, manifest: Manifest, watch: _Watch
     ) -> tuple[Observation, str]:
-        with watch.part("inventory"):
-            self._phase(specimen.label, "taking the inventory")
-            manifest = take_inventory(session, self._payload)
-        strange = _not_as_asked(specimen.stack, manifest)
-        if strange:
-            return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
         key = self.key(manifest, specimen.repetition)
         known = self._known(key, manifest, specimen.label)
         if known is not None:
@@ -208,7 +202,8 @@ class Laboratory:
         watch: _Watch,
     ) -> Observation:
         if ran.verdict == Verdict.INFRA:
-            raise InfrastructureError("host" if ran.signal else "disk", ran.reason)
+            short_of_space = ran.signal is None and ran.returncode != HOST_FAULT
+            raise InfrastructureError("disk" if short_of_space else "host", ran.reason)
         if ran.invalid is not None:
             ran = dataclasses.replace(ran, verdict=Verdict.CRASH.value, reason=ran.invalid)
         touched = ran.touched
@@ -223,17 +218,24 @@ class Laboratory:
             milliseconds=watch.milliseconds,
         )
 
-    def _enter(self, session: Session) -> None:
-        with self._guard:
-            self._open.add(session)
-            stopped = self._stopped
-        if stopped:
-            session.close()
-
-    def _leave(self, session: Session) -> None:
-        session.close()
-        with self._guard:
-            self._open.discard(session)
+    @contextmanager
+    def _opened(self, handle: Handle) -> Iterator[Session]:
+        """A session that `stop` can end."""
+        try:
+            session = self._runtime.open(handle)
+            with self._guard:
+                self._open.add(session)
+                stopped = self._stopped
+            try:
+                if stopped:
+                    session.close()
+                yield session
+            finally:
+                session.close()
+                with self._guard:
+                    self._open.discard(session)
+        finally:
+            handle.release()
 
 
 class _Watch:

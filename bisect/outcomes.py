@@ -8,6 +8,7 @@ from bitsect.bisect.errors import InvalidEvidence, StoreError
 from bitsect.bisect.records import Observation
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
+from bitsect.images.manifest import from_canonical
 from bitsect.probes.errors import TraceError
 from bitsect.probes.trace import Trace, read_trace
 
@@ -23,6 +24,7 @@ class OutcomeReader:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reference: Trace | None = None
+        self._runs: dict[str, int] = {}
 
     def outcome(self, observation: Observation, *, at_an_end: bool = False) -> Outcome:
         """What an observation tells the engine.
@@ -31,12 +33,12 @@ class OutcomeReader:
         :raises StoreError: the trace is not what was kept.
         :raises InvalidEvidence: at an end, or if bytes contradict fingerprints anywhere.
         """
-        if observation.trace is None:
+        if observation.failure is not None:
             return Outcome(failure=observation.failure, reason=observation.reason)
-        trace = stored_trace(self._store, observation.trace)
+        trace = self._own_trace(observation)
         if self._reference is None:
             self._reference = trace
-        elif trace.header.run != self._reference.header.run:
+        elif trace is not self._reference:
             require_consistent(self._reference, trace)
             try:
                 require_comparable(self._reference, trace)
@@ -46,6 +48,25 @@ class OutcomeReader:
                 reason = f"its evidence is invalid ({error.what}: {error.first} {error.second})"
                 return Outcome(failure=Verdict.CRASH, reason=reason)
         return Outcome(digests(trace))
+
+    def _own_trace(self, observation: Observation) -> Trace:
+        """The observation's trace, if it is its own.
+
+        :raises StoreError: there is none, or it tells of another stack or of another's run.
+        """
+        if observation.trace is None:
+            raise StoreError(str(self._store.path), "damaged", "no trace", str(observation.number))
+        trace = stored_trace(self._store, observation.trace)
+        owner = self._runs.setdefault(trace.header.run, observation.number)
+        manifest = observation.manifest
+        if manifest is not None:
+            said = from_canonical(self._store.blobs.get(manifest)).static_root
+            if trace.header.manifest != said:
+                owner = -1
+        if owner != observation.number:
+            path = self._store.blobs.path(observation.trace)
+            raise StoreError(str(path), "damaged", "another run's trace", observation.trace)
+        return trace
 
 
 def stored_trace(store: Store, blob: str) -> Trace:

@@ -20,10 +20,12 @@ def markdown(answer: Answer) -> str:
 def summary(answer: Answer) -> str:
     """The answer in one sentence."""
     found = len(answer.findings)
-    changed = f"{answer.changed_events} of {answer.compared_events} events changed"
+    changed = f"{answer.changed_events} of {answer.compared_events} events differ between the ends"
     if not answer.settled:
-        return f"{changed}; {found} found so far, the search is not finished"
+        return f"{changed}; {found} steps found so far, the search is not finished"
     steps = "1 step changed them" if found == 1 else f"{found} steps changed them"
+    if sum(len(finding.changes) for finding in answer.findings) > answer.changed_events:
+        steps += ", some more than once"
     inexact = sum(not finding.exact for finding in answer.findings)
     return f"{changed}; {steps}" + (f", {inexact} of them known only as a range" if inexact else "")
 
@@ -99,7 +101,7 @@ def _finding(found: FoundChange) -> Iterator[str]:
 
 
 def _caveats(answer: Answer) -> Iterator[str]:
-    notes = [f"Came back: {text}." for text in answer.came_back]
+    notes = [f"Changed and changed back, not counted above: {text}." for text in answer.came_back]
     for component, missing in answer.left_out.items():
         reasons = ", ".join(f"{count} {why}" for why, count in missing.items())
         notes.append(f"Releases of `{component}` that were no points: {reasons}.")
@@ -112,7 +114,8 @@ def _caveats(answer: Answer) -> Iterator[str]:
 
 
 def _trials(answer: Answer) -> Iterator[str]:
-    yield f"## Trials: {len(answer.trials)} (a linear scan takes {answer.scan})"
+    scan = f" (a linear scan takes {answer.scan})" if answer.scan else ""
+    yield f"## Trials: {len(answer.trials)}{scan}"
     yield ""
     yield "| # | what was different | verdict | runs | events changed | seconds |"
     yield "|---|---|---|---|---|---|"

@@ -183,6 +183,8 @@ class SessionDriver:
 
         try:
             self._work(engine, reader, written)
+            # An end that was steady before may have turned out not to be.
+            _raise_for(engine.state().problem, session.spec)
         except BaseException as error:
             # Whatever ended the search is told, even if it cannot be written down any more.
             with contextlib.suppress(BitsectError):
@@ -239,7 +241,8 @@ class SessionDriver:
         except UnresolvedError as error:
             specimen = Specimen(self._question.good, trial.repetition, label)
             return self._laboratory.failed(specimen, Verdict.UNRESOLVED, error.reason), "resolver"
-        return self._laboratory.run(Specimen(stack, trial.repetition, label))
+        checked = tuple(axis.component.partition(":")[2] for axis in axes)
+        return self._laboratory.run(Specimen(stack, trial.repetition, label, checked))
 
     def _stack(self, axes: tuple[Axis, ...], vector: Vector) -> Stack:
         if not any(vector):

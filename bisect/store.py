@@ -125,11 +125,14 @@ class Store:
 
         :raises NoSession: there is none.
         """
-        known = self.sessions()
-        for session in reversed(known):
-            if number is None or session.number == number:
-                return session
-        raise NoSession(number, tuple(session.number for session in known))
+        with self._reading() as database:
+            rows = database.execute(
+                "SELECT number, identity, created, spec FROM session ORDER BY number DESC"
+            ).fetchall()
+            for row in rows:
+                if number is None or row[0] == number:
+                    return self._session(database, row)
+        raise NoSession(number, tuple(row[0] for row in reversed(rows)))
 
     def session_of(self, identity: str) -> SessionRecord | None:
         """The latest session that asks this question."""
@@ -204,7 +207,7 @@ class Store:
                 " WHERE run.key = ? ORDER BY number DESC LIMIT 1",
                 (key,),
             ).fetchone()
-        return None if row is None else _observation(row)
+            return None if row is None else _observation(row)
 
     def fatal_starts(self, key: str) -> int:
         """How often exactly this was started and the host then went down before it ended."""
@@ -245,24 +248,25 @@ class Store:
                 " WHERE session = ? ORDER BY sequence",
                 (session,),
             ).fetchall()
-        return tuple(
-            LedgerEntry(
-                row[0],
-                msgspec.json.decode(row[1], type=Vector),
-                row[2],
-                row[3],
-                _observation(row[4:]),
+            return tuple(
+                LedgerEntry(
+                    row[0],
+                    msgspec.json.decode(row[1], type=Vector),
+                    row[2],
+                    row[3],
+                    _observation(row[4:]),
+                )
+                for row in rows
             )
-            for row in rows
-        )
 
     # The database
 
     def _prepare(self) -> None:
         database = self._database
+        # Looked at first: what another process is just making has its marks once it has tables.
+        empty = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
         version = database.execute("PRAGMA user_version").fetchone()[0]
         application = database.execute("PRAGMA application_id").fetchone()[0]
-        empty = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
         if application != APPLICATION_ID and not empty:
             raise StoreError(str(self.path), "foreign")
         if version > SCHEMA:
@@ -329,6 +333,8 @@ class Store:
             if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 raise InfrastructureError("permission", str(self.path)) from error
             raise StoreError(str(self.path), str(error)) from error
+        except msgspec.MsgspecError as error:
+            raise StoreError(str(self.path), "damaged", str(error), "a record") from error
         except (FileExistsError, NotADirectoryError) as error:
             raise InfrastructureError("permission", str(error.filename)) from error
 

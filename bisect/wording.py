@@ -23,7 +23,7 @@ def label_of(axes: Sequence[Axis], vector: Vector) -> str:
         return "the good end"
     if all(point == axis.top for axis, point in zip(axes, vector, strict=True)):
         return "the bad end"
-    return ", ".join(moved)
+    return short(moved)
 
 
 def open_brackets(engine: Engine, state: State) -> tuple[tuple[str, str], ...]:

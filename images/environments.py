@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -143,6 +143,10 @@ class EnvironmentCache:
                     # and they may be waiting for us.
                     time.sleep(PAUSE)
 
+    def remove(self, environment: Environment) -> bool:
+        """Remove an environment that is not what it should be; False if someone uses it."""
+        return self._remove(environment.path)
+
     def total_bytes(self) -> int:
         """What all environments take, a package that several share counted once."""
         return _total(sidecar for _, sidecar in self._entries())
@@ -205,7 +209,7 @@ class EnvironmentCache:
         try:
             for package in lock.packages:
                 files = read_record(found[package.name])
-                sizes[_key(package)] = _expected_size(files)
+                sizes[f"{_key(package)} {_place(files, site)}"] = _expected_size(files)
                 names = [name for name, _ in files]
                 for folder, packages, _ in donors:
                     if package in packages and graft_bytecode(names, folder, site):
@@ -379,6 +383,15 @@ def _expected_size(files: Iterable[tuple[str, int]]) -> int:
 
 def _key(package: LockedPackage) -> str:
     return " ".join((package.name, package.version or "", *package.hashes))
+
+
+def _place(files: Sequence[tuple[str, int]], site: Path) -> int:
+    """The inode of a package's largest file: the same where two environments share it."""
+    name = max(files, key=lambda file: file[1], default=("", 0))[0]
+    try:
+        return (site / name).stat().st_ino
+    except OSError:
+        return 0
 
 
 def _total(sidecars: Iterable[Sidecar]) -> int:

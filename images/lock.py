@@ -185,13 +185,18 @@ def _tree_hash(folder: Path) -> str:
     files = (
         path
         for path in folder.rglob("*")
-        if path.is_file() and not SCRATCH_FOLDERS.intersection(path.relative_to(folder).parts)
+        if path.is_file() and not _is_scratch(path.relative_to(folder).parts)
     )
     for path in sorted(files):
         name = path.relative_to(folder).as_posix().encode()
         content = hashlib.sha256(path.read_bytes()).digest()
         total.update(len(name).to_bytes(8, "big") + name + content)
     return f"sha256:{total.hexdigest()}"
+
+
+def _is_scratch(parts: tuple[str, ...]) -> bool:
+    """Whether a file is what tools leave behind: builds at the top, compiled files anywhere."""
+    return parts[0] in SCRATCH_FOLDERS or "__pycache__" in parts
 
 
 def _source_entry(package: LockedPackage) -> str:

@@ -30,6 +30,9 @@ LOG_LINES = 20
 TRACE = "rank00000.jsonl"
 TOUCHED = "touched.json"
 INVALID_EVIDENCE = 2
+HOST_FAULT = 3
+# What the probe's own lines begin with.
+_PROBE = "bitsect.probes: "
 
 # Someone else's decision: the kernel's when memory runs out, a scheduler's, an operator's.
 _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU"})
@@ -97,17 +100,26 @@ class ProbeRun:
 
 
 def take_inventory(
-    session: Session, payload: Payload, *, warm_up: bool = False, deep: bool = False
+    session: Session,
+    payload: Payload,
+    *,
+    warm_up: bool = False,
+    deep: bool | tuple[str, ...] = False,
 ) -> Manifest:
     """The manifest of the stack that the session has open.
 
     :param warm_up: first use the numeric libraries a little, so that they are loaded.
-    :param deep: compare every installed file with its checksum; reads gigabytes.
+    :param deep: compare installed files with their checksums: all of them, which reads
+        gigabytes, or those of the named distributions.
 
     Raises InventoryError if it cannot be taken, ManifestError if its answer is not understood.
     """
     script = payload.folder / "bitsect" / "probes" / "inventory.py"
-    options = ["--warm-up"] * warm_up + ["--deep"] * deep
+    options = ["--warm-up"] * warm_up
+    if isinstance(deep, tuple):
+        options += [f"--deep={','.join(deep)}"] if deep else []
+    elif deep:
+        options.append("--deep")
     arguments = (str(session.python), str(script), *options)
     timeout = DEEP_INVENTORY_SECONDS if deep else INVENTORY_SECONDS
     done = session.exec(RunSpec(arguments, timeout))
@@ -129,6 +141,8 @@ def run_probe(
 ) -> ProbeRun:
     """Run the probe once; whatever comes of it is an answer, never an exception of the stack's.
 
+    Raises InfrastructureError if it cannot be run at all.
+
     :param out: folder for the trace, as a path inside the stack too; made if absent. Earlier
         results in it are removed first, so that they cannot be taken for new ones.
     :param timeout: seconds.
@@ -140,9 +154,8 @@ def run_probe(
             for name in (TRACE, TOUCHED):
                 (out / name).unlink(missing_ok=True)
         done = session.exec(RunSpec(arguments, timeout, environment))
-    except (InfrastructureError, ProgramError) as error:
-        reason = error.detail if isinstance(error, InfrastructureError) else error.reason
-        return ProbeRun("INFRA", None, reason, None, None, None, None, 0.0, "")
+    except ProgramError as error:
+        raise InfrastructureError("tool", f"{error.program}: {error.reason}") from error
     return _judged(done, out)
 
 
@@ -208,6 +221,8 @@ def _verdict(done: Completed, log: str) -> tuple[Verdict | None, str]:
         return None, ""
     if _NO_SPACE.search(log):
         return "INFRA", _last_line(log)
+    if done.returncode == HOST_FAULT:
+        return "INFRA", _last_line(log).removeprefix(_PROBE)
     if done.signal in _FROM_OUTSIDE:
         return "INFRA", f"ended from outside by {done.signal}, as when memory runs out"
     if done.returncode == INVALID_EVIDENCE:
@@ -218,7 +233,7 @@ def _verdict(done: Completed, log: str) -> tuple[Verdict | None, str]:
 def _evidence(done: Completed, log: str, out: Path) -> tuple[Touched | None, str | None]:
     """What the probe used, or in what way its evidence is invalid."""
     if done.returncode == INVALID_EVIDENCE:
-        said = _last_line(log).removeprefix("bitsect.probes: ")
+        said = _last_line(log).removeprefix(_PROBE)
         return None, said or "the probe gives no reason"
     for name in (TRACE, TOUCHED):
         if not (out / name).is_file():

@@ -1,6 +1,7 @@
 """``python -m bitsect.probes --out DIR``: the probe, inside the stack that it is to judge.
 
-Exit 0: the trace is written. Exit 2, with one line on standard error: it is not.
+Exit 0: the trace is written. Exit 2, with one line on standard error: it is not. Exit 3: the
+machine is to blame, such as one with too little memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bitsect.probes import errors
 from bitsect.probes.arms.names import ARMS
 
 OLDEST_TORCH = (2, 4)
+HOST_FAULT = 3
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,7 +63,7 @@ def sentence(error: errors.BitsectError) -> str:
         return f"{error.device} computes the known fingerprint {error.case!r} wrongly"
     if isinstance(error, errors.TraceError):
         return f"{error.path}: {error.reason}"
-    if isinstance(error, errors.ProbeError):
+    if isinstance(error, (errors.ProbeError, errors.HostError)):
         return error.reason
     return f"{type(error).__name__} {error}"
 
@@ -109,7 +111,7 @@ def main(arguments: list[str]) -> int:
             probe(options)
     except errors.BitsectError as error:
         print("bitsect.probes: " + " ".join(sentence(error).split()), file=sys.stderr)
-        return 2
+        return HOST_FAULT if isinstance(error, errors.HostError) else 2
     return 0
 
 

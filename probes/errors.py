@@ -25,6 +25,17 @@ class ProbeError(BitsectError):
         self.reason = reason
 
 
+class HostError(BitsectError):
+    """The machine, not the stack, kept the probe from its end.
+
+    :param reason: what the machine lacks.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class FingerprintError(BitsectError):
     """A tensor has no bytes that could be fingerprinted (sparse, meta, opaque layouts).
 

@@ -27,7 +27,6 @@ from typing import Protocol
 
 import torch
 
-MASK32 = (1 << 32) - 1
 MASK64 = (1 << 64) - 1
 
 # For each level four factors for rows and two for the state: SHA-256 of "bitsect fingerprint

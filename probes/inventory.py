@@ -1,6 +1,6 @@
 """What the bits of this process depend on, as one JSON object.
 
-    python inventory.py [--warm-up] [--deep]
+    python inventory.py [--warm-up] [--deep | --deep=NAME,NAME]
 
 One file, the standard library alone, Python 3.6 or later: it is started with the Python of
 whatever stack is under study. ``software``, ``controls`` and ``hardware`` are identity and
@@ -26,13 +26,26 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+    Union,
+)
 
 SCHEMA = 1
 PREFIX = "<prefix>"
 WITHHELD = "<withheld>"
 
 Json = Dict[str, Any]
+Deep = Union[bool, FrozenSet[str]]
 Segment = Tuple[int, int, int, int]  # of an ELF file: kind, offset, address, length
 
 # A prefix that is the system's own says nothing about an environment.
@@ -382,7 +395,7 @@ def origin_of(text: Optional[str], where: str, notes: Notes) -> Tuple[Optional[J
         return None, False
 
 
-def describe_distribution(place: str, places: Places, notes: Notes, deep: bool) -> Json:
+def describe_distribution(place: str, places: Places, notes: Notes, deep: Deep) -> Json:
     """One installed distribution, from its ``.dist-info``, ``.egg-info`` or ``.egg-link``."""
     folder, base = os.path.split(place)
     stem = base.rsplit(".", 1)[0].split("-")
@@ -418,7 +431,7 @@ def _metadata_text(place: str, inner: Optional[str], notes: Notes) -> Optional[s
     return read_text(os.path.join(inner, name), notes)
 
 
-def _describe_installation(entry: Json, inner: str, notes: Notes, deep: bool) -> None:
+def _describe_installation(entry: Json, inner: str, notes: Notes, deep: Deep) -> None:
     installer = read_text(os.path.join(inner, "INSTALLER"), notes, required=False)
     entry["installer"] = installer.strip() if installer else None
     url_file = os.path.join(inner, "direct_url.json")
@@ -433,7 +446,8 @@ def _describe_installation(entry: Json, inner: str, notes: Notes, deep: bool) ->
     except csv.Error as error:
         notes.add(os.path.join(inner, "RECORD"), error)
         return
-    check = FileCheck(os.path.dirname(inner), deep)
+    chosen = deep if isinstance(deep, bool) else entry["name"] in deep
+    check = FileCheck(os.path.dirname(inner), chosen)
     check.run(rows)
     entry.update(
         record=record_digest(rows),
@@ -444,7 +458,7 @@ def _describe_installation(entry: Json, inner: str, notes: Notes, deep: bool) ->
     )
 
 
-def distributions(paths: Iterable[str], places: Places, notes: Notes, deep: bool) -> List[Json]:
+def distributions(paths: Iterable[str], places: Places, notes: Notes, deep: Deep) -> List[Json]:
     """Every distribution on an import path, by name; a later one of the same name is shadowed."""
     found: List[Json] = []
     seen: Set[str] = set()
@@ -800,7 +814,7 @@ def in_milliseconds(start: float) -> int:
     return int((time.time() - start) * 1000)
 
 
-def software(places: Places, notes: Notes, deep: bool, warmed: bool) -> Json:
+def software(places: Places, notes: Notes, deep: Deep, warmed: bool) -> Json:
     return {
         "python": python_itself(places, notes),
         "distributions": distributions(sys.path, places, notes, deep),
@@ -829,11 +843,12 @@ def evidence(uuids: List[str], cpu_text: Optional[str], notes: Notes, started: f
     }
 
 
-def take(warm: bool = False, deep: bool = False) -> Json:
+def take(warm: bool = False, deep: Deep = False) -> Json:
     """The inventory of this process.
 
     :param warm: first import NumPy and torch and run a little of each.
-    :param deep: compare every installed file's SHA-256, not only its size.
+    :param deep: compare installed files' SHA-256, not only their sizes: all files, or those of
+        the named distributions.
     """
     started = time.time()
     notes = Notes()
@@ -887,10 +902,19 @@ def _module_files() -> Iterator[str]:
 
 
 def main(arguments: List[str]) -> int:
-    unknown = [item for item in arguments if item not in ("--warm-up", "--deep")]
-    if unknown:
-        sys.stderr.write("inventory.py [--warm-up] [--deep]; not understood: " + unknown[0] + "\n")
-        return 2
+    deep = False  # type: Deep
+    warm = False
+    for item in arguments:
+        if item == "--warm-up":
+            warm = True
+        elif item == "--deep":
+            deep = True
+        elif item.startswith("--deep="):
+            deep = frozenset(item[len("--deep=") :].split(","))
+        else:
+            usage = "inventory.py [--warm-up] [--deep | --deep=NAME,NAME]"
+            sys.stderr.write(usage + "; not understood: " + item + "\n")
+            return 2
     # This file's own folder must lend no module to the stack that is being looked at.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or os.curdir) != here]
@@ -898,7 +922,7 @@ def main(arguments: List[str]) -> int:
     sys.stdout.flush()
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    json.dump(take(warm="--warm-up" in arguments, deep="--deep" in arguments), answer)
+    json.dump(take(warm=warm, deep=deep), answer)
     answer.write("\n")
     answer.close()
     return 0

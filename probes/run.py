@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -23,7 +24,6 @@ from bitsect.probes.identity import probe_digest
 from bitsect.probes.trace import TraceWriter
 from bitsect.probes.trace_records import Header
 
-CERTIFY = ("auto", "all", "none")
 TRACE_NAME = "rank00000.jsonl"
 TOUCHED_NAME = "touched.json"
 
@@ -92,7 +92,10 @@ def device_class(device: str) -> str:
     if device == "cuda":
         major, minor = torch.cuda.get_device_capability()
         return f"cuda:{torch.cuda.get_device_name()}:{major}.{minor}"
-    return f"cpu:{platform.machine()}:{torch.backends.cpu.get_cpu_capability()}"
+    # Asked of the hardware: torch's own word for it is a word of the stack under test.
+    cpu = inventory.cpu(inventory.read_text("/proc/cpuinfo", inventory.Notes(), False))
+    abilities = hashlib.sha256(" ".join(cpu["flags"] or ()).encode()).hexdigest()[:8]
+    return f"cpu:{cpu['architecture']}:{cpu['model_name'] or 'unknown'}:{abilities}"
 
 
 def providers_of(arms: tuple[str, ...], device: str) -> dict[str, str]:

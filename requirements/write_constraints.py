@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import uv
+
+from bitsect.images.pip_settings import read_pip_settings
 
 HERE = Path(__file__).parent
 HEAD = """\
@@ -15,14 +18,16 @@ HEAD = """\
 
 
 def resolved() -> list[str]:
-    """The pins, one per line."""
+    """The pins, one per line, as the user's pip would find them."""
+    settings = read_pip_settings()
     command = [
         uv.find_uv_bin(), "pip", "compile", "--quiet", "--universal", "--python-version=3.11",
-        "--extra=dev", "--no-header", "--no-annotate", "--index-strategy=unsafe-best-match",
+        "--extra=dev", "--no-header", "--no-annotate", *settings.uv_arguments("compile"),
         "pyproject.toml",
     ]  # fmt: skip
+    environment = {**os.environ, **settings.uv_environment()}
     listing = subprocess.run(
-        command, cwd=HERE.parent, check=True, capture_output=True, text=True
+        command, cwd=HERE.parent, check=True, capture_output=True, text=True, env=environment
     ).stdout
     return [line for line in listing.splitlines() if "sys_platform == 'win32'" not in line]
 

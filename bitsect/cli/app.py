@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import traceback
 
 import typer
 
@@ -15,10 +17,12 @@ from bitsect.cli.console import (
     report_refusal,
     report_usage,
 )
-from bitsect.cli.output import close_output
+from bitsect.cli.output import close_output, prepare_output
 from bitsect.probes.errors import BitsectError
 
 INTERRUPTED = 130
+#: A defect of bitsect itself (EX_SOFTWARE of sysexits.h).
+DEFECT = 70
 
 bisect_app = typer.Typer(
     no_args_is_help=True,
@@ -41,13 +45,19 @@ stack_commands.register(bitsect_app)
 bitsect_app.add_typer(bisect_app, name="bisect")
 
 
-@bitsect_app.callback()
-def _bitsect(
-    version: bool = typer.Option(False, "--version", help="Show the version and end."),
-) -> None:
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"bitsect {__version__}")
         raise typer.Exit
+
+
+@bitsect_app.callback()
+def _bitsect(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Options of the program itself; each does its work when it is read."""
 
 
 def main() -> None:
@@ -61,6 +71,10 @@ def bisect_main() -> None:
 
 
 def _run(app: typer.Typer) -> int:
+    prepare_output()
+    # A scheduler's or a closing terminal's wish is heard as Ctrl-C is, so that nothing is left.
+    for wish in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wish, signal.default_int_handler)
     try:
         status = app(standalone_mode=False)
     except BitsectError as error:
@@ -71,6 +85,10 @@ def _run(app: typer.Typer) -> int:
         return report_refusal(error)
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except Exception:
+        # 1 would say that two things differ.
+        traceback.print_exc()
+        return DEFECT
     # The parser turns most interrupts into this status.
     if status == INTERRUPTED:
         explain_interrupt()

@@ -15,6 +15,7 @@ from bitsect.bisect.laboratory import Laboratory
 from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
 from bitsect.bisect.session import SessionDriver
 from bitsect.cli import tables
+from bitsect.cli.console import explain_what_is_kept
 from bitsect.cli.options import ALL_ARMS, Arms, Json, Pre, PythonPath, Seed, probe_options
 from bitsect.cli.output import json_text, print_json, print_text, require_place_for, write_file
 from bitsect.cli.progress import reporter_for_console
@@ -99,7 +100,11 @@ def start(
             laboratory.circumstances,
         )
         driver = SessionDriver(question, workshop.venv, laboratory, store, reporter, workers)
-        session = driver.run(again=fresh)
+        try:
+            session = driver.run(again=fresh)
+        except KeyboardInterrupt:
+            explain_what_is_kept()
+            raise
         answer = answer_of(store, session)
     _show(answer, as_json)
     return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -27,8 +25,8 @@ def report_error(error: BitsectError) -> int:
 def report_usage(error: Exception) -> int:
     """Say what is wrong with the command's words, or show its help if there are none."""
     context = getattr(error, "ctx", None)
-    if not str(error) and context is not None:
-        sys.stderr.write(context.get_help() + "\n")
+    if not getattr(error, "message", "") and context is not None:
+        # Nothing was asked for; the parser has shown the help by now.
         return INVALID
     help_command = f"{context.command_path} --help" if context is not None else "--help"
     message = getattr(error, "format_message", error.__str__)()
@@ -44,9 +42,14 @@ def report_refusal(error: OSError) -> int:
 
 
 def explain_interrupt() -> None:
-    """Say that Ctrl-C was heard and that nothing is lost."""
-    kept = "Everything observed is kept; the same command goes on from here."
-    _say("stopped. ", kept, "bold")
+    """Say that Ctrl-C was heard."""
+    _say("stopped.", "", "bold")
+
+
+def explain_what_is_kept() -> None:
+    """Say that a search that was stopped has lost nothing."""
+    kept = "everything observed is kept; the same command goes on from here."
+    _say("", kept, "bold")
 
 
 def _say(head: str, text: str, style: str) -> None:

@@ -30,6 +30,7 @@ from bitsect.probes.errors import (
     BitsectError,
     EventKeyError,
     FingerprintError,
+    HostError,
     OutputError,
     ProbeError,
     SelfCheckError,
@@ -39,6 +40,8 @@ from bitsect.probes.errors import (
 
 #: Nothing can be concluded: bad input, invalid evidence, or a host that failed.
 INVALID = 2
+#: Longest message, in characters; what a tool said may be endless.
+LONGEST = 1200
 
 E = TypeVar("E", bound=BitsectError)
 
@@ -71,7 +74,8 @@ def _explains(kind: type[E]) -> Callable[[Callable[[E], str]], Callable[[E], str
 
 def _one_line(text: str) -> str:
     # A reason that is a sentence of its own brings its full stop along.
-    return re.sub(r"(?<!\.)\.\.(?=\s|$)", ".", " ".join(text.split()))
+    text = re.sub(r"(?<!\.)\.\.(?=\s|$)", ".", " ".join(text.split()))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
@@ -90,7 +94,8 @@ def _(error: BadReference) -> str:
 
 @_explains(InterpreterError)
 def _(error: InterpreterError) -> str:
-    return f"{error.path} is no usable Python: {error.reason}. Name another one with --python."
+    reason = error.reason.strip().splitlines()[-1] if error.reason.strip() else "it says nothing"
+    return f"{error.path} is no usable Python: {reason}. Name another one with --python."
 
 
 @_explains(UnknownVersion)
@@ -130,11 +135,11 @@ def _(error: InfrastructureError) -> str:
             )
         case "disk":
             return (
-                f"no space is left on the disk: {error.detail}. Free some, or set BITSECT_DATA"
-                " and BITSECT_CACHE to a larger one, then run the same command again."
+                f"no space is left on the disk: {error.detail}. Free some, or set BITSECT_DATA,"
+                " BITSECT_CACHE or TMPDIR to a larger one, then run the same command again."
             )
         case "permission":
-            return f"not allowed: {error.detail}. Check the owner and mode of that path."
+            return f"not allowed: {error.detail}. Check what is there, its owner and its mode."
         case "host":
             return (
                 f"INFRA: the host ended a trial: {error.detail}. Look at its memory and its"
@@ -178,6 +183,11 @@ def _(error: SessionClosedError) -> str:
 @_explains(ProbeError)
 def _(error: ProbeError) -> str:
     return f"the probe cannot run in this stack: {error.reason}."
+
+
+@_explains(HostError)
+def _(error: HostError) -> str:
+    return f"INFRA: the probe could not go on: {error.reason}. Make room and run it again."
 
 
 @_explains(FingerprintError)
@@ -267,9 +277,12 @@ def _(error: UnusableEnds) -> str:
 
 @_explains(EndFailed)
 def _(error: EndFailed) -> str:
+    remedy = "Name an end that runs."
+    if "torch is not installed" in error.reason:
+        remedy = "Add torch to the requirements of both ends."
     return (
         f"{error.verdict}: the {error.side} end, {error.reference}, did not run:"
-        f" {error.reason or 'it said nothing'}. Name an end that runs."
+        f" {error.reason or 'it said nothing'}. {remedy}"
     )
 
 

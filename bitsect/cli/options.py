@@ -20,7 +20,9 @@ PythonPath = Annotated[
 ]
 Arms = Annotated[str, typer.Option("--arms", help="Arms of the probe, separated by commas.")]
 ALL_ARMS = ",".join(ARMS)
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every input of the probe.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**62, help="Seed of every input of the probe.")
+]
 Pre = Annotated[bool, typer.Option("--pre", help="Pre-releases are points too.")]
 
 

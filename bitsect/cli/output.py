@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,17 @@ import msgspec
 
 from bitsect.images.errors import InfrastructureError
 from bitsect.probes.errors import OutputError
+
+
+def prepare_output() -> None:
+    """Make both streams writable, wherever they lead and whatever they can spell."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # Closed by whoever started us; what is said then has no reader.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def json_text(value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,6 @@ import msgspec
 import typer
 
 from bitsect.bisect.compare import Comparison, compare_traces
-from bitsect.bisect.errors import EndFailed
 from bitsect.cli import tables
 from bitsect.cli.console import console
 from bitsect.cli.options import ALL_ARMS, Arms, Json, PythonPath, Seed, probe_options
@@ -117,13 +115,14 @@ def _probe_twice(
     try:
         for number, name in enumerate(("first", "second"), 1):
             console.print(f"running the probe, process {number} of 2")
-            with runtime.open(handle) as session:
+            with (
+                runtime.open(handle) as session,
+                tempfile.TemporaryDirectory(dir=folder, prefix=".run-") as place,
+            ):
                 manifest = take_inventory(session, workshop.payload)
-                asked = dataclasses.replace(options, manifest=manifest.root)
-                place = folder / f"{name}-run"
-                ran = run_probe(session, workshop.payload, asked, place, TIMEOUT)
-            kept.append(str(_kept_trace(ran, reference, folder / f"{name}.jsonl")))
-            shutil.rmtree(place)
+                asked = dataclasses.replace(options, manifest=manifest.static_root)
+                ran = run_probe(session, workshop.payload, asked, Path(place), TIMEOUT)
+                kept.append(str(_kept_trace(ran, folder / f"{name}.jsonl")))
             traces.append(read_trace(kept[-1]))
             if ran.touched is not None:
                 manifest = full_manifest(manifest, ran.touched)
@@ -141,9 +140,7 @@ def _probe_twice(
     )
 
 
-def _kept_trace(ran: ProbeRun, reference: Reference, place: Path) -> Path:
-    if ran.invalid is not None:
-        raise ProbeError(ran.invalid)
+def _kept_trace(ran: ProbeRun, place: Path) -> Path:
     if ran.trace is None:
-        raise EndFailed("probed", reference.text, str(ran.verdict), ran.reason)
+        raise ProbeError(ran.invalid or f"{ran.verdict}, {ran.reason}")
     return ran.trace.rename(place)

@@ -8,8 +8,6 @@ from typing import Self
 
 from rich.console import Group
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from bitsect.bisect.engine.engine import Engine
@@ -34,7 +32,7 @@ def outcome_text(trial: Trial, entry: LedgerEntry, engine: Engine) -> str:
     """What a trial gave, in words."""
     verdict = engine.verdict(trial.vector)
     if verdict is None:
-        return "ran"
+        return "a trace, to be compared with the good end's"
     if verdict is Verdict.MISMATCH:
         return f"{verdict}, {len(engine.changed_events(trial.vector))} events changed"
     reason = entry.observation.reason.split("\n", 1)[0]
@@ -64,7 +62,9 @@ class LineReporter(Reporter):
         self._print(what)
 
     def session_opened(self, session: SessionRecord, kept: int) -> None:
-        if kept:
+        if session.finished:
+            self._print(f"session {session.number} was finished: answered from the store")
+        elif kept:
             self._done = kept
             self._print(f"session {session.number}: going on, {kept} observations kept")
         else:
@@ -72,10 +72,8 @@ class LineReporter(Reporter):
 
     def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
         self._done += 1
-        run = f", run {trial.repetition + 1}" if trial.repetition else ""
         self._print(
-            f"[{self._done}] {label}{run}: {outcome_text(trial, entry, engine)}"
-            f" ({time_text(entry)})"
+            f"[{self._done}] {label}: {outcome_text(trial, entry, engine)} ({time_text(entry)})"
         )
         state = engine.state()
         if state.problem is None and engine.verdict(engine.bad) is not None:
@@ -136,8 +134,7 @@ class LiveReporter(Reporter):
     def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
         verdict = engine.verdict(trial.vector)
         mark = "·" if verdict is None else MARKS.get(verdict, BROKEN)
-        run = f" (run {trial.repetition + 1})" if trial.repetition else ""
-        line = Text(f"{mark} {label}{run}  ")
+        line = Text(f"{mark} {label}  ")
         line.append(outcome_text(trial, entry, engine), style="bold")
         line.append(f"  {time_text(entry)}", style="dim")
         state = engine.state()
@@ -152,16 +149,25 @@ class LiveReporter(Reporter):
 
     def _render(self) -> Group:
         with self._guard:
-            lines = Table.grid(padding=(0, 2))
-            if self._stage:
-                lines.add_row(escape(self._stage), "")
-            for label, phase in self._running.items():
-                lines.add_row(f"◆ {escape(label)}", f"[dim]{escape(phase)}[/dim]")
+            lines = [Text(self._stage, style="bold")] if self._stage else []
+            lines += [
+                Text(f"◆ {label}  ").append(phase, style="dim")
+                for label, phase in self._running.items()
+            ]
             if self._left:
-                lines.add_row(f"{self._done} runs done", self._left)
-            for where, what in self._open:
-                lines.add_row(f"  open  {escape(where)}", f"[dim]{escape(what)}[/dim]")
-        return Group(lines)
+                lines.append(Text(f"{self._done} runs done, {self._left}"))
+            # Never more than a part of the screen: what has ended scrolls by above.
+            room = max(1, console.height // 2 - len(lines))
+            width = max((len(where) for where, _ in self._open), default=0)
+            lines += [
+                Text(f"  open  {where:{width}}  ").append(what, style="dim")
+                for where, what in self._open[:room]
+            ]
+            if len(self._open) > room:
+                lines.append(Text(f"  and {len(self._open) - room} more open brackets"))
+        for line in lines:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        return Group(*lines)
 
 
 def reporter_for_console(quiet: bool) -> LiveReporter | LineReporter | QuietReporter:

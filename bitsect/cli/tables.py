@@ -19,6 +19,7 @@ from bitsect.images.differences import Difference
 def print_answer(answer: Answer) -> None:
     """The findings of a session, and what to know about them."""
     out = _out()
+    out.print(Text(f"session {answer.session}: {answer.good} .. {answer.bad}"), soft_wrap=True)
     if answer.findings:
         table = Table(header_style="bold")
         table.add_column("#")
@@ -39,11 +40,10 @@ def print_answer(answer: Answer) -> None:
     out.print(Text(f"{summary(answer)}."), soft_wrap=True)
     if answer.findings and answer.certified:
         out.print(Text("Every change is confirmed by SHA-256 of the bytes on both sides."))
-    out.print(
-        Text(f"{len(answer.trials)} trials; a linear scan of these releases takes {answer.scan}.")
-    )
+    scan = f"; a linear scan of these releases takes {answer.scan}" if answer.scan else ""
+    out.print(Text(f"{len(answer.trials)} trials{scan}."))
     for text in answer.came_back:
-        out.print(Text(f"came back: {text}"), soft_wrap=True)
+        out.print(Text(f"changed and changed back, not counted above: {text}"), soft_wrap=True)
     for where, what in answer.open_brackets:
         out.print(Text(f"still open: {where}: {what}"), soft_wrap=True)
     if answer.settled:
@@ -58,7 +58,7 @@ def print_ledger(session: SessionRecord, ledger: Iterable[LedgerEntry]) -> None:
     out = _out()
     spec = session.spec
     out.print(Text(f"session {session.number}: {spec.good.reference} .. {spec.bad.reference}"))
-    table = _table("#", "what was different", "run", "gave", "events", "seconds", "from")
+    table = _table("#", "what was different", "run", "gave", "trace file", "seconds", "from")
     for entry in ledger:
         seen = entry.observation
         table.add_row(
@@ -121,7 +121,10 @@ def print_differences(differences: Iterable[Difference]) -> None:
         out.print(table)
     noise = len(listed) - len(telling)
     out.print(
-        Text(f"{len(telling)} components differ" + (f"; {noise} more are noise." if noise else "."))
+        Text(
+            ("1 component differs" if len(telling) == 1 else f"{len(telling)} components differ")
+            + (f"; {noise} more are noise." if noise else ".")
+        )
     )
 
 

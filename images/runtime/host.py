@@ -31,6 +31,9 @@ class HostHandle:
     stack: Stack
     python: Path
 
+    def discard(self) -> None:
+        """Nothing was built for it."""
+
     def release(self) -> None:
         """Nothing was built for it."""
 

@@ -99,6 +99,10 @@ class Handle(Protocol):
         """What it was made from."""
         ...
 
+    def discard(self) -> None:
+        """Remove what was built, so that it is built anew; nobody else may be using it."""
+        ...
+
     def release(self) -> None:
         """Allow what was built to be removed when room is needed; may be repeated."""
         ...

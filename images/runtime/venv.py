@@ -26,6 +26,7 @@ class VenvHandle:
 
     stack: Stack
     environment: Environment
+    cache: EnvironmentCache
 
     @property
     def python(self) -> Path:
@@ -33,6 +34,10 @@ class VenvHandle:
 
     def release(self) -> None:
         self.environment.release()
+
+    def discard(self) -> None:
+        self.environment.release()
+        self.cache.remove(self.environment)
 
 
 class VenvRuntime:
@@ -61,6 +66,8 @@ class VenvRuntime:
         if reference.kind != self.name:
             raise ValueError(f"not a venv reference: {reference.text}")
         lock = self.resolver.resolve(reference.requirements, reference.file)
+        if not lock.packages:
+            raise BadReference(reference.text, "it names no requirement")
         return self._stack(reference.text, lock)
 
     def hybrid(self, base: Stack, pins: Mapping[str, str | None]) -> Stack:
@@ -88,7 +95,8 @@ class VenvRuntime:
         if stack.lock is None:
             raise ValueError(f"not of this runtime: {stack.reference}")
         donor = near.environment if isinstance(near, VenvHandle) else None
-        return VenvHandle(stack, self._cache.ensure(stack.lock, stack.interpreter, donor))
+        environment = self._cache.ensure(stack.lock, stack.interpreter, donor)
+        return VenvHandle(stack, environment, self._cache)
 
     def open(self, handle: Handle) -> LocalSession:
         """A session in the environment; its own programs come first on the search path."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Union
 
 import torch
 
+from bitsect.probes.errors import HostError
 from bitsect.probes.fingerprint import Fingerprinter, Handle, certificate
 from bitsect.probes.trace_records import Event, EventKey
 
@@ -98,8 +99,10 @@ def _texts(marks: tuple[Mark, ...]) -> tuple[str, ...]:
 def raised(error: Exception) -> str:
     """The note of an operation that this stack cannot do.
 
-    Too little memory is the machine's state and no answer of the stack: it is raised again.
+    Too little memory is the machine's state and no answer of the stack: HostError.
     """
-    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
-        raise error
+    # torch has no class of its own for what its CPU allocator cannot get.
+    refused = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    if refused or isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        raise HostError("there is not enough memory") from error
     return f"raised {type(error).__name__}"

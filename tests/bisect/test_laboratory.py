@@ -48,6 +48,10 @@ class FakeSession:
 @dataclass
 class FakeHandle:
     released: bool = False
+    discarded: bool = False
+
+    def discard(self) -> None:
+        self.discarded = True
 
     def release(self) -> None:
         self.released = True
@@ -128,7 +132,7 @@ def ended(out: Path, **changes: Any) -> ProbeRun:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(Store(tmp_path / "data"), tmp_path)
-    monkeypatch.setattr(module, "take_inventory", lambda session, payload: made.manifest)
+    monkeypatch.setattr(module, "take_inventory", lambda session, payload, deep=(): made.manifest)
     monkeypatch.setattr(module, "run_probe", made.run_probe)
     monkeypatch.setattr(
         module, "loaded_libraries_unchanged", lambda manifest, prefix: made.unchanged
@@ -199,6 +203,24 @@ def test_what_is_not_as_asked_is_never_probed(bench: Bench, there: Manifest, sai
     assert seen.failure is Verdict.UNBUILDABLE
     assert said in seen.reason
     assert bench.ran == 0
+
+
+def test_an_environment_that_was_changed_is_built_anew(bench: Bench) -> None:
+    # Given an environment that someone has changed since it was built
+    right, wrong = bench.manifest, manifest_with(numpy="2.0.1")
+    bench.manifest = wrong
+
+    def rebuilt() -> FakeHandle:
+        if bench.handles:
+            bench.manifest = right
+        return FakeHandle()
+
+    bench.build = rebuilt
+    seen, _ = bench.run()
+
+    # Then it is thrown away, and the new one answers
+    assert seen.failure is None
+    assert [handle.discarded for handle in bench.handles] == [True, False]
 
 
 def test_an_altered_file_is_never_probed(bench: Bench) -> None:

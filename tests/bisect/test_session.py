@@ -298,4 +298,7 @@ def test_the_report_names_every_finding_and_every_trial(store: Store) -> None:
     for number, step in enumerate(("numpy 1.1 → 1.2", "numpy 1.2 → 2.0", "numpy 2.3 → 3.0"), 1):
         assert f"## {number}. {step}" in text
     assert text.count("| MISMATCH |") + text.count("| MATCH |") == len(answer.trials)
-    assert summary(answer) == "2 of 3 events changed; 3 steps changed them"
+    assert (
+        summary(answer)
+        == "2 of 3 events differ between the ends; 3 steps changed them, some more than once"
+    )

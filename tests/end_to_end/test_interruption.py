@@ -73,7 +73,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(
         said = process.stderr.read()
     if by == signal.SIGINT:
         assert status == 130
-        assert "Everything observed is kept" in said
+        assert "everything observed is kept" in said
         assert "Traceback" not in said
     observed = kept(data)
     assert observed >= OBSERVED

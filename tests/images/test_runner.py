@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bitsect.images.errors import InfrastructureError
 from bitsect.images.layers import Binary
 from bitsect.images.manifest import Manifest, from_inventory, with_libraries
 from bitsect.images.manifest_errors import InventoryError, ManifestError
@@ -106,7 +107,7 @@ class TestProbe:
         ("source", "verdict", "reason", "returncode", "signal"),
         [
             ("raise ValueError('bad numbers')", "CRASH", "ValueError: bad numbers", 1, None),
-            ("raise SystemExit(3)", "CRASH", "exit 3", 3, None),
+            ("raise SystemExit(4)", "CRASH", "exit 4", 4, None),
             ("import os; os.abort()", "CRASH", "ended by SIGABRT", -6, "SIGABRT"),
             (
                 "import os; os.kill(os.getpid(), 11)", "CRASH", "ended by SIGSEGV", -11, "SIGSEGV",
@@ -114,6 +115,10 @@ class TestProbe:
             ("import os; os.kill(os.getpid(), 4)", "CRASH", "ended by SIGILL", -4, "SIGILL"),
             ("import os; os.kill(os.getpid(), 9)", "INFRA", "from outside", -9, "SIGKILL"),
             ("import os; os.kill(os.getpid(), 15)", "INFRA", "from outside", -15, "SIGTERM"),
+            (
+                "import sys; sys.exit(print('bitsect.probes: no memory', file=sys.stderr) or 3)",
+                "INFRA", "no memory", 3, None,
+            ),
             ("raise OSError(28, 'x')", "INFRA", "[Errno 28] x", 1, None),
             (
                 "import sys; sys.stderr.write('out cannot be written: No space left on device\\n');"
@@ -200,9 +205,9 @@ class TestProbe:
         self, session: LocalSession, fake: Callable[..., Payload], tmp_path: Path
     ) -> None:
         session.python = Path("/nonexistent/python")
-        done = run_probe(session, fake(), ProbeOptions(), tmp_path / "out", LONG)
-        assert (done.verdict, done.returncode) == ("INFRA", None)
-        assert "No such file" in done.reason
+        with pytest.raises(InfrastructureError, match="No such file") as caught:
+            run_probe(session, fake(), ProbeOptions(), tmp_path / "out", LONG)
+        assert caught.value.kind == "tool"
 
     def test_a_closed_session_is_no_answer(
         self, session: LocalSession, fake: Callable[..., Payload], tmp_path: Path
@@ -322,5 +327,5 @@ def test_a_lost_program_is_no_verdict_on_the_stack(
         raise ProgramError(spec.arguments[0], "it was lost")
 
     monkeypatch.setattr(session, "exec", lost)
-    done = run_probe(session, fake(), ProbeOptions(), tmp_path / "out", LONG)
-    assert (done.verdict, done.reason) == ("INFRA", "it was lost")
+    with pytest.raises(InfrastructureError, match="it was lost"):
+        run_probe(session, fake(), ProbeOptions(), tmp_path / "out", LONG)

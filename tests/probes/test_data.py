@@ -17,6 +17,7 @@ import pytest
 from bitsect.probes.arms import data
 from bitsect.probes.arms.host_cases import Draw, HostCase
 from bitsect.probes.arms.recording import Numbering, Recorder
+from bitsect.probes.errors import HostError
 from bitsect.probes.trace_records import Event
 
 
@@ -147,7 +148,7 @@ def test_what_raises_is_a_value_but_too_little_memory_is_not() -> None:
     def exhausted(_: Any) -> Any:
         raise MemoryError
 
-    with pytest.raises(MemoryError):
+    with pytest.raises(HostError):
         record_one(case_of(exhausted, np.zeros(1)))
 
 

@@ -12,6 +12,7 @@ from bitsect.probes import exact
 from bitsect.probes.arms import kernel_blocks, kernel_products, kernels
 from bitsect.probes.arms.kernel_cases import Case, Draw
 from bitsect.probes.arms.recording import Recorder
+from bitsect.probes.errors import HostError
 from bitsect.probes.fingerprint import fingerprint
 from bitsect.probes.trace_records import Event
 
@@ -170,8 +171,12 @@ def test_too_little_memory_is_no_answer_of_the_stack() -> None:
     def exhausted(_: torch.Tensor) -> torch.Tensor:
         raise torch.cuda.OutOfMemoryError
 
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        record_one(exhausted, torch.ones(1))
+    def greedy(_: torch.Tensor) -> torch.Tensor:
+        return torch.empty(1 << 58, dtype=torch.int8)
+
+    for run in (exhausted, greedy):
+        with pytest.raises(HostError):
+            record_one(run, torch.ones(1))
 
 
 def test_whole_numbers_go_through_a_differentiated_case_without_a_gradient() -> None:
