@@ -31,6 +31,7 @@ from bitsect.bisect.errors import NoSession, StoreError
 from bitsect.bisect.records import Event, LedgerEntry, Observation, SessionRecord, SessionSpec
 from bitsect.bisect.verdicts import Verdict
 from bitsect.images.errors import InfrastructureError, host_faults
+from bitsect.images.file_lock import FileLock
 
 SCHEMA = 1
 #: Marks the file as ours: "bits" in ASCII.
@@ -92,7 +93,9 @@ class Store:
             self._database = sqlite3.connect(
                 self.path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
             )
-            self._prepare()
+            # SQLite does not wait for a file that is just changing to its write-ahead log.
+            with FileLock.exclusive(root / "store.lock"):
+                self._prepare()
             self.blobs.sweep()
 
     def close(self) -> None:
