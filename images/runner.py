@@ -147,6 +147,8 @@ def run_probe(
         results in it are removed first, so that they cannot be taken for new ones.
     :param timeout: seconds.
     """
+    # The program has a working folder of its own.
+    out = out.absolute()
     arguments = (str(session.python), "-m", "bitsect.probes", *options.arguments(out))
     environment = {"PYTHONPATH": str(payload.folder)}
     try:

@@ -154,9 +154,9 @@ def test_a_store_of_a_newer_version(bitsect: Program, data: Path) -> None:
 
 @pytest.mark.end_to_end
 def test_traces_and_manifests_that_were_tampered_with(bitsect: Program, tmp_path: Path) -> None:
-    # Given a probe of this Python, kept in a folder
-    kept = tmp_path / "kept"
-    ran = bitsect("probe", "host:", "-o", str(kept), "--json")
+    # Given a probe of this Python, kept in a folder that is named from where one is
+    kept = tmp_path / "work" / "kept"
+    ran = bitsect("probe", "host:", "-o", "kept", "--json")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["comparison"]["changes"] == []
     first, second = kept / "first.jsonl", kept / "second.jsonl"
