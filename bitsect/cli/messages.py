@@ -322,7 +322,8 @@ def _(error: StoreError) -> str:
 @_explains(SessionBusy)
 def _(error: SessionBusy) -> str:
     process = f" by process {error.process}" if error.process else ""
-    return f"this search is being run already{process}. Watch it with `bisect status`."
+    number = f" as session {error.session}" if error.session else ""
+    return f"this search is being run already{process}{number}. Watch it with `bisect status`."
 
 
 @_explains(NoSession)

@@ -77,7 +77,9 @@ class LineReporter(Reporter):
         )
         state = engine.state()
         if state.problem is None and engine.verdict(engine.bad) is not None:
-            self._print(f"    {left_text(state.trials_left_at_most, state.repeats_left)}")
+            self._print(
+                f"    {left_text(state.trials_left_at_most, state.repeats_left, len(engine.axes))}"
+            )
             for where, what in open_brackets(engine, state):
                 self._print(f"    open  {where}  {what}")
 
@@ -143,7 +145,9 @@ class LiveReporter(Reporter):
             self._running.pop(label, None)
             self._done += 1
             if searching:
-                self._left = left_text(state.trials_left_at_most, state.repeats_left)
+                self._left = left_text(
+                    state.trials_left_at_most, state.repeats_left, len(engine.axes)
+                )
                 self._open = open_brackets(engine, state)
         self._live.console.print(line)
 

@@ -49,7 +49,7 @@ def print_answer(answer: Answer) -> None:
     if answer.settled:
         out.print(Text("Read on: bisect report (the whole document), bisect log (every run)."))
     else:
-        left = left_text(answer.left_at_most, answer.repeats_left)
+        left = left_text(answer.left_at_most, answer.repeats_left, 1 if answer.scan else 2)
         out.print(Text(f"{left}: the same command goes on."))
 
 
@@ -128,9 +128,10 @@ def print_differences(differences: Iterable[Difference]) -> None:
     )
 
 
-def left_text(trials: int, repeats: int) -> str:
-    """What may still have to run."""
-    return f"at most {trials} trials left" + (f", and {repeats} repeats" if repeats else "")
+def left_text(trials: int, repeats: int, axes: int) -> str:
+    """What may still have to run. The number is a bound on one axis, an estimate on several."""
+    amount = "at most" if axes == 1 else "about"
+    return f"{amount} {trials} trials left" + (f", and {repeats} repeats" if repeats else "")
 
 
 def _steps(found: FoundChange) -> Iterable[str]:
