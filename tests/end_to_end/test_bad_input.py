@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +108,43 @@ def test_ends_that_agree_on_every_event(bitsect: Program, data: Path) -> None:
             (("good", "1.16.0"), ("bad", "1.17.0"))]  # fmt: skip
     line = refused(bitsect, data, "bisect", "start", *ends)
     assert "nothing to bisect: the two stacks agree on all" in line
+
+
+SHAKY = """
+import os
+import numpy
+
+steady = numpy.sum
+numpy.sum = lambda *given, **named: steady(*given, **named) + int.from_bytes(os.urandom(4), "big")
+"""
+
+
+def shaky_wheel(folder: Path) -> None:
+    """A distribution whose presence makes ``numpy.sum`` nondeterministic."""
+    info = "shaky-1.0.dist-info"
+    files = {
+        "shaky.py": SHAKY,
+        "shaky.pth": "import shaky\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: shaky\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / "shaky-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+
+
+@pytest.mark.end_to_end
+def test_an_end_that_does_not_repeat_itself(bitsect: Program, data: Path, tmp_path: Path) -> None:
+    # Given a bad end with a distribution that adds noise to every sum
+    shaky_wheel(tmp_path)
+    places = f"{tmp_path} {os.environ.get('PIP_FIND_LINKS', '')}".strip()
+    ends = (f"good:venv:{TORCH},numpy==2.4.6", f"bad:venv:{TORCH},numpy==2.4.6,shaky==1.0")
+
+    line = refused(bitsect, data, "bisect", "start", *ends, PIP_FIND_LINKS=places)
+
+    assert "NONDETERMINISTIC: the bad end" in line
+    assert "data.reduction" in line
 
 
 @pytest.mark.end_to_end
