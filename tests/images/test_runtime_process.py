@@ -140,7 +140,9 @@ class TestOutcome:
     def test_no_signal_is_ignored_that_the_system_does_not_ignore(self, run: Run) -> None:
         # Asked of sh, because Python ignores two of its own accord.
         done = run("", arguments=("/bin/sh", "-c", "grep SigIgn /proc/self/status"))
-        assert int(done.stdout.read_text().split()[1], 16) == 0
+        ignored = int(done.stdout.read_text().split()[1], 16)
+        # Signals 32 and 33 are the C library's own; no program can set them.
+        assert ignored & ~(0b11 << 31) == 0
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
