@@ -46,6 +46,11 @@ def time_text(entry: LedgerEntry) -> str:
     return f"{sum(entry.observation.milliseconds.values()) / 1000:.1f} s"
 
 
+def finished_text(session: SessionRecord) -> str:
+    """Why an answer comes at once."""
+    return f"session {session.number} was finished: answered from the store (--fresh asks anew)"
+
+
 class LineReporter(Reporter):
     """One line per event, for logs and pipes."""
 
@@ -63,7 +68,7 @@ class LineReporter(Reporter):
 
     def session_opened(self, session: SessionRecord, kept: int) -> None:
         if session.finished:
-            self._print(f"session {session.number} was finished: answered from the store")
+            self._print(finished_text(session))
         elif kept:
             self._done = kept
             self._print(f"session {session.number}: going on, {kept} observations kept")
@@ -119,6 +124,8 @@ class LiveReporter(Reporter):
             self._stage = what
 
     def session_opened(self, session: SessionRecord, kept: int) -> None:
+        if session.finished:
+            self._live.console.print(Text(finished_text(session)))
         with self._guard:
             self._done = max(self._done, kept)
             self._stage = f"session {session.number}" + (
