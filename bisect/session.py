@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from bitsect.bisect.verdicts import Verdict
 from bitsect.bisect.wording import label_of
 from bitsect.images.canonical import digest
 from bitsect.images.errors import UnresolvedError
-from bitsect.images.runtime.protocol import Stack
+from bitsect.images.runtime.protocol import Mixer, Stack
 from bitsect.probes.errors import BitsectError
 
 #: The point of a component that is not there.
@@ -84,14 +84,6 @@ class TrialRunner(Protocol):
 
     def stop(self) -> None:
         """End every running trial."""
-        ...
-
-
-class Mixer(Protocol):
-    """Whatever makes hybrids."""
-
-    def hybrid(self, base: Stack, pins: Mapping[str, str | None]) -> Stack:
-        """The base with some components at other points; None removes one."""
         ...
 
 

@@ -119,13 +119,6 @@ def below(
     return integers(seed, stream, shape, 63, device=device) % bound
 
 
-def booleans(
-    seed: int, stream: Stream, shape: Sequence[int], *, device: Any = "cpu"
-) -> torch.Tensor:
-    """Return bool values, true and false equally often."""
-    return integers(seed, stream, shape, 1, device=device) == 1
-
-
 def floats(
     seed: int,
     stream: Stream,
@@ -207,12 +200,6 @@ def numpy_below(
     _check_bound(bound)
     words = numpy_integers(seed, stream, (math.prod(shape),), 63) % np.int64(bound)
     return words.reshape(tuple(shape))
-
-
-def numpy_booleans(seed: int, stream: Stream, shape: Sequence[int]) -> numpy.ndarray[Any, Any]:
-    """Return :func:`booleans` as a bool array."""
-    bits = numpy_integers(seed, stream, (math.prod(shape),), 1)
-    return bits.astype("bool").reshape(tuple(shape))
 
 
 def numpy_floats(

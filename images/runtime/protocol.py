@@ -164,8 +164,8 @@ class Runtime(Protocol):
         ...
 
 
-class HybridRuntime(Runtime, Protocol):
-    """A runtime whose stacks can be mixed."""
+class Mixer(Protocol):
+    """Whatever mixes stacks."""
 
     def hybrid(self, base: Stack, pins: Mapping[str, str | None]) -> Stack:
         """The base stack with some components at other points; None removes one.

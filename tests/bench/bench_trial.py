@@ -78,7 +78,9 @@ def trial(
     handle = clock.time("environment", lambda: runtime.ensure(stack, base))
     try:
         with clock.time("opening", lambda: runtime.open(handle)) as session:
-            manifest = clock.time("inventory", lambda: take_inventory(session, payload))
+            manifest = clock.time(
+                "inventory", lambda: take_inventory(session, payload, deep=("numpy",))
+            )
             options = ProbeOptions(manifest=manifest.static_root)
             run = clock.time("probe", lambda: run_probe(session, payload, options, out))
         if run.touched is None:

@@ -23,7 +23,7 @@ from bitsect.images.reference import parse_reference
 from bitsect.images.runtime.errors import SessionClosedError
 from bitsect.images.runtime.host import HostRuntime
 from bitsect.images.runtime.local import LocalSession
-from bitsect.images.runtime.protocol import HybridRuntime, RunSpec, Runtime, Session
+from bitsect.images.runtime.protocol import Mixer, RunSpec, Runtime, Session
 from bitsect.images.runtime.surroundings import KERNEL_CACHES, program_environment
 from bitsect.images.runtime.venv import VenvRuntime
 
@@ -262,7 +262,7 @@ class TestVenv:
         handle.release()
 
     def test_a_hybrid_differs_in_its_pins_alone(self, venv: VenvRuntime) -> None:
-        runtime: HybridRuntime = venv
+        runtime: Mixer = venv
         base = venv.resolve(parse_reference("venv:app==1.0,base==1.0"))
         mixed = runtime.hybrid(base, {"pip:base": "1.1"})
         assert mixed.components == {**base.components, "pip:base": "1.1"}

@@ -105,7 +105,7 @@ def test_integers_are_the_high_bits_of_the_draws(
 
 @settings(deadline=None)
 @given(seed=SEEDS, stream=STREAMS, shape=SHAPES, bound=st.integers(1, 1 << 31))
-def test_bounded_integers_and_booleans_come_from_the_same_draws(
+def test_bounded_integers_come_from_the_same_draws(
     seed: int, stream: int | str, shape: tuple[int, ...], bound: int
 ) -> None:
     numbers = draws(seed, stream, shape)
@@ -114,12 +114,6 @@ def test_bounded_integers_and_booleans_come_from_the_same_draws(
     array = exact.numpy_below(seed, stream, shape, bound)
     assert tensor.reshape(-1).tolist() == [(draw >> 1) % bound for draw in numbers]
     assert (array.tolist(), array.shape) == (tensor.tolist(), shape)
-
-    truths = exact.booleans(seed, stream, shape)
-    array = exact.numpy_booleans(seed, stream, shape)
-    assert truths.reshape(-1).tolist() == [bool(draw >> 63) for draw in numbers]
-    assert (array.tolist(), array.shape) == (truths.tolist(), shape)
-    assert (truths.dtype, array.dtype) == (torch.bool, np.bool_)
 
 
 @settings(deadline=None)
