@@ -82,7 +82,9 @@ def ask_question(
         axes=tuple(axes),
         probe=probe,
         arguments=arguments,
-        interpreter=f"{good.interpreter.path} ({good.interpreter.version})",
+        interpreter=f"{good.interpreter.path} ({good.interpreter.version})"
+        if good.interpreter
+        else "",
         circumstances=circumstances_of(good),
         options={
             "prereleases": options.prereleases,

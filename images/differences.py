@@ -67,9 +67,7 @@ def _software(a: Manifest, b: Manifest) -> Iterator[Difference]:
         ),
     ]
     yield from packages
-    yield from _mapping(
-        "software", "lib", {"libc": first.python.libc}, {"libc": second.python.libc}
-    )
+    yield from _mapping("software", "lib", {"libc": _libc(first)}, {"libc": _libc(second)})
     yield from _shadowed(first, second)
     yield from _alternatives(first.alternatives, second.alternatives)
     yield from _paired(
@@ -84,7 +82,12 @@ def _software(a: Manifest, b: Manifest) -> Iterator[Difference]:
 
 
 def _python(software: Software) -> dict[str, Python]:
-    return {f"python:{software.python.implementation}": software.python}
+    python = software.python
+    return {} if python is None else {f"python:{python.implementation}": python}
+
+
+def _libc(software: Software) -> str | None:
+    return None if software.python is None else software.python.libc
 
 
 def _shadowed(a: Software, b: Software) -> Iterator[Difference]:

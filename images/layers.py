@@ -17,6 +17,30 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An immutable record that knows all of its fields."""
 
 
+class ImageLayer(Record, frozen=True):
+    """The image that a stack was started from.
+
+    Where it came from (repository, manifest and index digests, engine) is evidence: the same
+    image may be had from many places.
+
+    :param config: ``sha256:…`` of the config's bytes: the image's identity. None for a hybrid,
+        whose commit carries the time.
+    :param recipe: digest of what a hybrid was made of; None for any other image.
+    :param diff_ids: of the layers, lowest first; of a hybrid, those of the image it begins with.
+    :param environment: variables that the image sets.
+    """
+
+    config: str | None
+    recipe: str | None
+    diff_ids: tuple[str, ...]
+    platform: str
+    environment: dict[str, str]
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    working_folder: str
+    user: str
+
+
 class Binary(Record, frozen=True):
     """An ELF file, or a script where a binary was looked for.
 
@@ -102,13 +126,14 @@ class OsPackage(Record, frozen=True):
 class Software(Record, frozen=True):
     """What is installed, and what of it was loaded.
 
+    :param python: None for an image that has none.
     :param libraries: ELF files mapped into the process that was looked at; None if it could
         not be told.
     :param torch: what torch says of itself; None while it is not imported.
     :param warm_up: whether libraries were in use when `libraries` was read.
     """
 
-    python: Python
+    python: Python | None
     distributions: tuple[Distribution, ...]
     os_packages: tuple[OsPackage, ...]
     alternatives: dict[str, str]

@@ -21,10 +21,11 @@ class LibraryOwners:
 
     def __init__(self, software: Software) -> None:
         self._names = {each.name for each in software.distributions}
-        self._python = f"python:{software.python.implementation}"
-        executable = software.python.executable
+        python = software.python
+        self._python = f"python:{python.implementation}" if python else None
+        executable = python.executable if python else None
         self._home = PurePosixPath(executable.path).parent.parent if executable else None
-        self._series = ".".join(software.python.version.split(".")[:2])
+        self._series = ".".join(python.version.split(".")[:2]) if python else ""
 
     def owner(self, library: Binary) -> str | None:
         """``pip:…`` or ``python:…``, or None for a library on its own."""

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from bitsect.images import canonical, strict_yaml
-from bitsect.images.layers import Binary, Controls, Hardware, Record, Scalar, Software
+from bitsect.images.layers import Binary, Controls, Hardware, ImageLayer, Record, Scalar, Software
 from bitsect.images.manifest_errors import CanonicalError, ManifestError
 
 SCHEMA = 1
@@ -47,7 +47,7 @@ class Manifest(Record, frozen=True):
     """A stack, written down. Made by `from_inventory` and `load`, which guarantee the digests."""
 
     schema: int
-    image: None
+    image: ImageLayer | None
     software: Software
     controls: Controls
     hardware: Hardware
@@ -83,14 +83,16 @@ class Manifest(Record, frozen=True):
             raise
 
 
-def from_inventory(inventory: Mapping[str, object]) -> Manifest:
+def from_inventory(inventory: Mapping[str, object], image: ImageLayer | None = None) -> Manifest:
     """The manifest that an inventory's JSON object makes.
+
+    :param image: what the stack was started from, if from an image.
 
     Raises ManifestError for an unknown schema, a missing, unknown or mistyped field.
     """
     _check_schema(inventory, None)
     body = dict(inventory)
-    body["image"] = None
+    body["image"] = None if image is None else msgspec.to_builtins(image)
     _move_installers_to_evidence(body)
     draft = _convert(body, _Draft, None)
     return _sealed(draft, None)
@@ -145,7 +147,7 @@ class _Draft(Record, frozen=True):
     """A manifest before its digests are known."""
 
     schema: int
-    image: None
+    image: ImageLayer | None
     software: Software
     controls: Controls
     hardware: Hardware
@@ -216,6 +218,7 @@ def _digests_of(draft: _Draft) -> Digests:
     controls = msgspec.to_builtins(draft.controls)
     static_software = {**software, "libraries": None, "torch": None, "warm_up": False}
     static_controls = {**controls, "torch": None}
+    image = None if draft.image is None else _digest("image", msgspec.to_builtins(draft.image))
     layers = {
         "software": _digest("software", software),
         "controls": _digest("controls", controls),
@@ -226,9 +229,9 @@ def _digests_of(draft: _Draft) -> Digests:
         "software": _digest("software", static_software),
         "controls": _digest("controls", static_controls),
     }
-    top = {"schema": draft.schema, "image": None}
+    top = {"schema": draft.schema, "image": image}
     return Digests(
-        image=None,
+        image=image,
         **layers,
         evidence=_digest("evidence", draft.evidence),
         root=_digest("root", {**top, **layers}),

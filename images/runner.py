@@ -36,6 +36,7 @@ _PROBE = "bitsect.probes: "
 
 # Someone else's decision: the kernel's when memory runs out, a scheduler's, an operator's.
 _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU"})
+_FROM_THE_KERNEL = frozenset({"SIGKILL"})
 _NO_SPACE = re.compile(
     rf"No space left on device|Disk quota exceeded|\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]"
 )
@@ -66,7 +67,7 @@ class ProbeOptions:
     device: str = "auto"
     manifest: str | None = None
 
-    def arguments(self, out: Path) -> list[str]:
+    def arguments(self, out: str) -> list[str]:
         """As the probe's command line has them."""
         found = [f"--out={out}", f"--arms={','.join(self.arms)}", f"--seed={self.seed}"]
         found += [f"--certify={self.certify}", f"--device={self.device}"]
@@ -114,13 +115,13 @@ def take_inventory(
 
     Raises InventoryError if it cannot be taken, ManifestError if its answer is not understood.
     """
-    script = payload.folder / "bitsect" / "probes" / "inventory.py"
+    script = f"{session.inside(payload.folder)}/bitsect/probes/inventory.py"
     options = ["--warm-up"] * warm_up
     if isinstance(deep, tuple):
         options += [f"--deep={','.join(deep)}"] if deep else []
     elif deep:
         options.append("--deep")
-    arguments = (str(session.python), str(script), *options)
+    arguments = (str(session.python), script, *options)
     timeout = DEEP_INVENTORY_SECONDS if deep else INVENTORY_SECONDS
     done = session.exec(RunSpec(arguments, timeout))
     if done.returncode != 0 or done.timed_out or done.overflowed:
@@ -143,22 +144,25 @@ def run_probe(
 
     Raises InfrastructureError if it cannot be run at all.
 
-    :param out: folder for the trace, as a path inside the stack too; made if absent. Earlier
-        results in it are removed first, so that they cannot be taken for new ones.
+    :param out: folder of this machine for the trace; made if absent. Earlier results in it are
+        removed first, so that they cannot be taken for new ones.
     :param timeout: seconds.
     """
-    # The program has a working folder of its own.
-    out = out.absolute()
-    arguments = (str(session.python), "-m", "bitsect.probes", *options.arguments(out))
-    environment = {"PYTHONPATH": str(payload.folder)}
+    with host_faults(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name in (TRACE, TOUCHED):
+            (out / name).unlink(missing_ok=True)
     try:
-        with host_faults(out):
-            for name in (TRACE, TOUCHED):
-                (out / name).unlink(missing_ok=True)
+        inner = session.fresh_folder()
+        arguments = (str(session.python), "-m", "bitsect.probes", *options.arguments(inner))
+        environment = {"PYTHONPATH": session.inside(payload.folder)}
         done = session.exec(RunSpec(arguments, timeout, environment))
+        if done.returncode == 0 and not (done.timed_out or done.overflowed):
+            for name in (TRACE, TOUCHED):
+                session.fetch(f"{inner}/{name}", out / name)
     except ProgramError as error:
         raise InfrastructureError("tool", f"{error.program}: {error.reason}") from error
-    return _judged(done, out)
+    return _judged(done, out, contained=session.stack.image is not None)
 
 
 def full_manifest(manifest: Manifest, touched: Touched) -> Manifest:
@@ -187,7 +191,12 @@ def changed_libraries(manifest: Manifest, prefix: Path | None = None) -> tuple[s
 
 
 def loaded_libraries_unchanged(manifest: Manifest, prefix: Path | None = None) -> bool:
-    """Whether a verdict found with these libraries still speaks for what is installed."""
+    """Whether a verdict found with these libraries still speaks for what is installed.
+
+    The files of an image cannot change without its becoming another image.
+    """
+    if manifest.image is not None:
+        return manifest.software.libraries is not None
     return manifest.software.libraries is not None and not changed_libraries(manifest, prefix)
 
 
@@ -196,9 +205,9 @@ def _now(path: str, notes: Notes) -> tuple[int | None, str | None, str | None] |
     return None if found is None else (found["size"], found["build_id"], found.get("sha256"))
 
 
-def _judged(done: Completed, out: Path) -> ProbeRun:
+def _judged(done: Completed, out: Path, *, contained: bool) -> ProbeRun:
     log = done.tail(LOG_LINES)
-    verdict, reason = _verdict(done, log)
+    verdict, reason = _verdict(done, log, contained=contained)
     touched, invalid = (None, None) if verdict else _evidence(done, log, out)
     return ProbeRun(
         verdict=verdict,
@@ -213,19 +222,23 @@ def _judged(done: Completed, out: Path) -> ProbeRun:
     )
 
 
-def _verdict(done: Completed, log: str) -> tuple[Verdict | None, str]:
-    """(verdict, reason); None where the program came to an end that the probe has."""
+def _verdict(done: Completed, log: str, *, contained: bool) -> tuple[Verdict | None, str]:
+    """(verdict, reason); None where the program came to an end that the probe has.
+
+    :param contained: the program had a disk and processes of its own, so that a full disk or a
+        signal is its own doing; the kernel alone can still end it for the host's sake.
+    """
     if done.timed_out:
         return "TIMEOUT", _how_it_ended(done)
-    if done.overflowed:
+    if done.overflowed or done.out_of_memory:
         return "CRASH", _how_it_ended(done)
     if done.returncode == 0:
         return None, ""
     if _NO_SPACE.search(log):
-        return "INFRA", _last_line(log)
+        return "CRASH" if contained else "INFRA", _last_line(log)
     if done.returncode == HOST_FAULT:
         return "INFRA", _last_line(log).removeprefix(_PROBE)
-    if done.signal in _FROM_OUTSIDE:
+    if done.signal in (_FROM_THE_KERNEL if contained else _FROM_OUTSIDE):
         return "INFRA", f"ended from outside by {done.signal}, as when memory runs out"
     if done.returncode == INVALID_EVIDENCE:
         return None, ""
@@ -251,6 +264,8 @@ def _how_it_ended(done: Completed) -> str:
         return f"not done after {done.duration:.0f} s"
     if done.overflowed:
         return "it printed without end"
+    if done.out_of_memory:
+        return "it used more memory than it may"
     if done.signal:
         return f"ended by {done.signal}"
     last = _last_line(done.tail(1))

@@ -96,7 +96,7 @@ def start(
             ),
             PointOptions(prereleases=pre, yanked=yanked, builds=builds),
             workshop.payload.digest,
-            tuple(options.arguments(Path("OUT"))[1:]),
+            tuple(options.arguments("OUT")[1:]),
             laboratory.circumstances,
         )
         driver = SessionDriver(question, workshop.venv, laboratory, store, reporter, workers)

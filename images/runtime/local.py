@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Self
 from bitsect.images.errors import host_faults
 from bitsect.images.runtime.errors import SessionClosedError
 from bitsect.images.runtime.process import Halt, Program, run_program
-from bitsect.images.runtime.protocol import Completed, RunSpec, Stack
+from bitsect.images.runtime.protocol import DEFAULT_FETCH_LIMIT, Completed, RunSpec, Stack
 from bitsect.images.runtime.scratch import ScratchFolder
 from bitsect.images.runtime.surroundings import program_environment, scratch_folders
 
@@ -47,6 +48,26 @@ class LocalSession:
         with host_faults(self._scratch.path):
             for folder in scratch_folders(self._scratch.path).values():
                 folder.mkdir(parents=True)
+
+    def inside(self, folder: Path) -> str:
+        """The stack's programs see this machine's folders as they are."""
+        return str(folder)
+
+    def fresh_folder(self) -> str:
+        """A folder below the session's own, gone when it is closed."""
+        folder = self._scratch.path / f"folder{next(self._numbers)}"
+        with host_faults(folder):
+            folder.mkdir()
+        return str(folder)
+
+    def fetch(self, inner: str, outer: Path, limit: int = DEFAULT_FETCH_LIMIT) -> bool:
+        """Copy a file, as `Session.fetch`. A link is no file: it may lead anywhere."""
+        source = Path(inner)
+        with host_faults(outer):
+            if source.is_symlink() or not source.is_file() or source.stat().st_size > limit:
+                return False
+            shutil.copyfile(source, outer)
+        return True
 
     def exec(self, spec: RunSpec) -> Completed:
         """Run a program to its end, as `Session.exec`."""

@@ -12,11 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from bitsect.images.image_identity import ImageIdentity, Recipe
 from bitsect.images.interpreter import Interpreter
 from bitsect.images.lock import Lock
 from bitsect.images.reference import Reference
 
 DEFAULT_OUTPUT_LIMIT = 16 * 1024 * 1024
+DEFAULT_FETCH_LIMIT = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,23 @@ class Stack:
 
     :param reference: the text that a person gave, or that describes the hybrid.
     :param runtime: name of the runtime that resolved it.
-    :param interpreter: the Python that it stands on.
+    :param interpreter: the Python of this machine that it stands on; None for one that brings
+        its own.
     :param components: ``kind:name`` to point, such as ``pip:numpy`` to ``1.23.5``.
     :param lock: what will be installed; None where the runtime installs nothing.
     :param added: for a hybrid, components that neither its base nor its pins named.
+    :param image: the image that it is, or that a hybrid of images begins with.
+    :param recipe: for a hybrid of images, what it is made of.
     """
 
     reference: str
     runtime: str
-    interpreter: Interpreter
+    interpreter: Interpreter | None
     components: Mapping[str, str] = field(hash=False)
     lock: Lock | None = None
     added: tuple[str, ...] = ()
+    image: ImageIdentity | None = field(default=None, hash=False)
+    recipe: Recipe | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class Completed:
     :param duration: seconds from start to end.
     :param stdout: file with its standard output; gone once the session is closed.
     :param stderr: file with its standard error; likewise.
+    :param out_of_memory: it was ended because it used more memory than it may.
     """
 
     arguments: tuple[str, ...]
@@ -80,6 +88,7 @@ class Completed:
     duration: float
     stdout: Path
     stderr: Path
+    out_of_memory: bool = False
 
     def tail(self, lines: int = 20) -> str:
         """The last lines of standard error, or of standard output where that is empty."""
@@ -119,6 +128,21 @@ class Session(Protocol):
     @property
     def stack(self) -> Stack:
         """The stack that is open."""
+        ...
+
+    def inside(self, folder: Path) -> str:
+        """Where a folder of this machine that was lent to the stack lies inside it, read-only.
+
+        Raises ValueError for a folder that was not lent.
+        """
+        ...
+
+    def fresh_folder(self) -> str:
+        """A new empty folder inside the stack that its programs may write to."""
+        ...
+
+    def fetch(self, inner: str, outer: Path, limit: int = DEFAULT_FETCH_LIMIT) -> bool:
+        """Copy a file out of the stack; False if it is absent, no file, or over `limit` bytes."""
         ...
 
     def exec(self, spec: RunSpec) -> Completed:

@@ -92,7 +92,7 @@ class VenvRuntime:
 
         Raises UnbuildableError, InfrastructureError.
         """
-        if stack.lock is None:
+        if stack.lock is None or stack.interpreter is None:
             raise ValueError(f"not of this runtime: {stack.reference}")
         donor = near.environment if isinstance(near, VenvHandle) else None
         environment = self._cache.ensure(stack.lock, stack.interpreter, donor)

@@ -225,6 +225,7 @@ class TestFromInventory:
         taken = probe_inventory.take()
         made = from_inventory(json.loads(json.dumps(taken)))
         assert len(made.software.distributions) == len(taken["software"]["distributions"])
+        assert made.software.python is not None
         assert made.software.python.version == taken["software"]["python"]["version"]
 
     @pytest.mark.parametrize("place", IDENTITY)

@@ -93,9 +93,11 @@ class TestProbe:
         )
         assert (done.verdict, done.invalid, done.reason) == (None, None, "")
         assert done.trace == tmp_path / "out" / "rank00000.jsonl"
-        assert json.loads(done.trace.read_text()) == {
-            "out": str(tmp_path / "out"), "arms": "data", "seed": "3", "certify": "all",
-            "device": "cpu", "manifest": "sha256:m",
+        asked = json.loads(done.trace.read_text())
+        assert Path(asked.pop("out")).parent.parent == tmp_path / "scratch"
+        assert asked == {
+            "arms": "data", "seed": "3", "certify": "all", "device": "cpu",
+            "manifest": "sha256:m",
         }  # fmt: skip
         assert done.touched is not None
         assert done.touched.libraries == (Binary("/lib/x.so", 1, "aa", "x.so"),)
