@@ -24,8 +24,10 @@ class InvalidEvidence(BitsectError):
 class UnusableEnds(BitsectError):
     """The two references cannot be the ends of one search.
 
-    :param reason: ``same`` (one stack), ``builds`` (the same versions in other builds), ``sides``
-        (not one good and one bad) or ``kind`` (a reference to what cannot be mixed).
+    :param reason: ``same`` (one stack), ``image`` (one image), ``noise`` (images that differ in
+        nothing that can change a bit), ``twice`` (an image comes twice in a chain), ``builds``
+        (the same versions in other builds), ``sides`` (not one good and one bad) or ``kind`` (a
+        reference to what cannot be mixed, or two kinds of stacks).
     :param references: what was given, the good end first where there is one.
     """
 

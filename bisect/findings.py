@@ -12,6 +12,7 @@ from bitsect.bisect.engine.model import Culprit, Finding, Trial, Vector
 from bitsect.bisect.errors import InvalidEvidence
 from bitsect.bisect.outcomes import OutcomeReader, stored_trace
 from bitsect.bisect.records import LedgerEntry, SessionRecord
+from bitsect.bisect.session import engine_of
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
 from bitsect.bisect.wording import (
@@ -42,6 +43,9 @@ class FoundChange(msgspec.Struct, frozen=True):
     :param operations: what a person would call the events, see ``operations_of``.
     :param runs_before: processes that saw the good side's digests, for the event least seen.
     :param runs_after: processes that saw the bad side's.
+    :param together: components of these that could only be moved together.
+    :param sufficient: the good end changes with these components alone; None if that was not run.
+    :param necessary: the bad end has the good end's digests without the culprits; likewise.
     """
 
     number: int
@@ -51,6 +55,9 @@ class FoundChange(msgspec.Struct, frozen=True):
     changes: tuple[EventChange, ...]
     runs_before: int
     runs_after: int
+    together: tuple[str, ...] = ()
+    sufficient: bool | None = None
+    necessary: bool | None = None
 
 
 class TrialLine(msgspec.Struct, frozen=True):
@@ -70,6 +77,10 @@ class Answer(msgspec.Struct, frozen=True):
 
     :param scan: trials that a linear scan of the points takes; None on several axes, where
         nothing so simple is an alternative.
+    :param components: in how many of them the ends differ.
+    :param innocent: components that were shown to change no event.
+    :param unexplained: events that change though no culprit is moved.
+    :param noise: differences that were not searched, and why none of them can change a bit.
     """
 
     session: int
@@ -89,6 +100,10 @@ class Answer(msgspec.Struct, frozen=True):
     interpreter: str
     device: str
     probe: str
+    components: int = 1
+    innocent: tuple[str, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    noise: tuple[tuple[str, str], ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -98,7 +113,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def replay(store: Store, session: SessionRecord) -> tuple[Engine, tuple[LedgerEntry, ...]]:
     """The engine as the store's observations make it."""
-    engine = Engine(session.spec.axes)
+    engine = engine_of(session.spec)
     ledger = store.ledger(session.number)
     reader = OutcomeReader(store)
     for entry in ledger:
@@ -143,6 +158,10 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
         interpreter=session.spec.interpreter,
         device=device,
         probe=session.spec.probe,
+        components=len(engine.axes),
+        innocent=state.cleared,
+        unexplained=state.uncleared,
+        noise=session.spec.noise,
     )
 
 
@@ -171,9 +190,7 @@ class _Traces:
 
 
 def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> FoundChange:
-    # A side that could not be run has no digests to show; the bound says so.
-    ran = [vector for vector in finding.without if engine.evidence.events(vector) is not None]
-    before = traces.events(ran[0]) if ran else {}
+    before = traces.events(finding.before)
     changes = tuple(
         _event_change(event, before, traces.events(finding.at)) for event in finding.events
     )
@@ -183,8 +200,11 @@ def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> Fo
         exact=finding.exact,
         operations=operations_of(finding.events),
         changes=changes,
-        runs_before=min((engine.sightings(finding, vector) for vector in ran), default=0),
+        runs_before=engine.sightings(finding, finding.before),
         runs_after=engine.sightings(finding, finding.at),
+        together=finding.together,
+        sufficient=finding.sufficient,
+        necessary=finding.necessary,
     )
 
 

@@ -17,10 +17,10 @@ from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
 from bitsect.images.canonical import digest
-from bitsect.images.environments import same_version
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.manifest import Manifest, from_canonical
 from bitsect.images.payload import Payload
+from bitsect.images.rules import EnvironmentRules, Rules
 from bitsect.images.runner import (
     HOST_FAULT,
     ProbeOptions,
@@ -48,6 +48,7 @@ class Laboratory:
     :param payload: the staged probe.
     :param options: what the probe is asked to do.
     :param scratch_root: where traces lie until they are in the store.
+    :param rules: of the stacks' kind; by default those of virtual environments.
     :param timeout: seconds that one run of the probe may take.
     :param phase: told what a trial is doing, from whichever thread runs it.
     """
@@ -60,6 +61,7 @@ class Laboratory:
         options: ProbeOptions,
         scratch_root: Path,
         *,
+        rules: Rules | None = None,
         timeout: float = PROBE_TIMEOUT,
         phase: Callable[[str, str], None] = lambda label, phase: None,
     ) -> None:
@@ -69,6 +71,7 @@ class Laboratory:
         self._options = options
         self.salt = ""
         self._scratch_root = scratch_root
+        self._rules = rules or EnvironmentRules()
         self._timeout = timeout
         self._phase = phase
         self._open: set[Session] = set()
@@ -92,16 +95,16 @@ class Laboratory:
         for attempt in range(ATTEMPTS):
             try:
                 with watch.part("environment"):
-                    self._phase(specimen.label, "building the environment")
+                    self._phase(specimen.label, "building the stack")
                     handle = self._runtime.ensure(specimen.stack)
             except UnbuildableError as error:
-                reason = f"{error.what}: {error.tail}"
-                return self.failed(specimen, Verdict.UNBUILDABLE, reason), "run"
+                reason = f"{error.what}: {last_line(error.tail)}"
+                return self.failed(specimen, Verdict.UNBUILDABLE, reason, error.tail), "run"
             with self._opened(handle) as session:
                 with watch.part("inventory"):
                     self._phase(specimen.label, "taking the inventory")
                     manifest = take_inventory(session, self._payload, deep=specimen.checked)
-                strange = _not_as_asked(specimen.stack, manifest)
+                strange = self._rules.contradiction(specimen.stack, manifest)
                 if not strange:
                     return self._examine(specimen, session, manifest, watch)
             # Someone may have changed what was built; only what was built anew is to blame.
@@ -109,10 +112,16 @@ class Laboratory:
                 handle.discard()
         return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
 
-    def failed(self, specimen: Specimen, verdict: Verdict, reason: str) -> Observation:
-        """Write down that there was nothing to run."""
+    def failed(
+        self, specimen: Specimen, verdict: Verdict, reason: str, log: str = ""
+    ) -> Observation:
+        """Write down that there was nothing to run.
+
+        :param log: the last lines of whatever failed.
+        """
         run = self._store.begin_run(None, specimen.label)
-        return self._store.finish_run(run, failure=verdict, reason=reason)
+        log_bytes = log.encode() if log else None
+        return self._store.finish_run(run, failure=verdict, reason=reason, log=log_bytes)
 
     def key(self, manifest: Manifest, repetition: int) -> str:
         """What makes two runs one: stack, probe, arguments, repetition."""
@@ -134,16 +143,7 @@ class Laboratory:
         """Digest of all that trials share with this stack, whatever distributions they have."""
         with self._opened(self._runtime.ensure(stack)) as session:
             manifest = take_inventory(session, self._payload)
-        software = msgspec.to_builtins(manifest.software)
-        shared = ("python", "os_packages", "alternatives")
-        return digest(
-            "circumstances",
-            {
-                "hardware": manifest.digests.hardware,
-                "controls": manifest.digests.controls,
-                **{name: software[name] for name in shared},
-            },
-        )
+        return digest("circumstances", dict(self._rules.shared(manifest)))
 
     def _examine(
         self, specimen: Specimen, session: Session, manifest: Manifest, watch: _Watch
@@ -186,7 +186,7 @@ class Laboratory:
         try:
             with watch.part("probe"):
                 ran = run_probe(session, self._payload, options, scratch.path, self._timeout)
-            return self._written(run, ran, manifest, specimen.stack.added, watch)
+            return self._written(run, ran, manifest, specimen.stack, watch)
         except BaseException as error:
             self._store.abandon_run(run, type(error).__name__)
             raise
@@ -198,7 +198,7 @@ class Laboratory:
         run: int,
         ran: ProbeRun,
         manifest: Manifest,
-        added: tuple[str, ...],
+        stack: Stack,
         watch: _Watch,
     ) -> Observation:
         if ran.verdict == Verdict.INFRA:
@@ -206,15 +206,21 @@ class Laboratory:
             raise InfrastructureError("disk" if short_of_space else "host", ran.reason)
         if ran.invalid is not None:
             ran = dataclasses.replace(ran, verdict=Verdict.CRASH.value, reason=ran.invalid)
-        touched = ran.touched
+        used = ran.touched
+        unmoved = self._rules.unmoved(stack, used) if used else ""
+        if unmoved:
+            ran = dataclasses.replace(
+                ran, verdict=Verdict.UNBUILDABLE.value, reason=unmoved, trace=None
+            )
+        beside = f"with {', '.join(stack.added)} besides" if stack.added else ""
         return self._store.finish_run(
             run,
             failure=None if ran.verdict is None else Verdict(ran.verdict),
-            reason=ran.reason or (f"with {', '.join(added)} besides" if added else ""),
+            reason=ran.reason or beside,
             trace=None if ran.trace is None else ran.trace.read_bytes(),
-            manifest=(full_manifest(manifest, touched) if touched else manifest).canonical,
+            manifest=(full_manifest(manifest, used) if used else manifest).canonical,
             log=ran.log.encode(),
-            touched=tuple(f"pip:{name}" for name in touched.distributions) if touched else (),
+            touched=self._rules.touched(stack, used) if used else (),
             milliseconds=watch.milliseconds,
         )
 
@@ -262,28 +268,7 @@ class _Part:
         self._watch.milliseconds[self._name] = spent
 
 
-def _not_as_asked(stack: Stack, manifest: Manifest) -> str:
-    """Where what is installed is not what was asked for; empty if it is.
-
-    The inventory is believed, not the installer: a trial is filed under what really ran.
-    """
-    there = {
-        f"pip:{each.name}": each.version
-        for each in manifest.software.distributions
-        if not each.shadowed
-    }
-    wrong = [
-        f"{component}: asked for {point}, found {there.get(component) or 'nothing'}"
-        for component, point in sorted(stack.components.items())
-        if component.startswith("pip:") and not same_version(there.get(component) or "", point)
-    ]
-    wrong += [
-        f"{name}: not asked for, yet there"
-        for name in sorted(there.keys() - stack.components.keys())
-    ]
-    wrong += [
-        f"pip:{each.name}: {(each.altered + each.missing)[0]} is not as installed"
-        for each in manifest.software.distributions
-        if each.altered or each.missing
-    ]
-    return "; ".join(wrong)
+def last_line(text: str) -> str:
+    """The last line with something in it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

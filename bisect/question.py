@@ -43,7 +43,7 @@ def ordered_ends(references: Sequence[Reference]) -> tuple[Reference, Reference]
     if len(references) != 2 or set(sides) != {"good", "bad"}:
         raise UnusableEnds("sides", *(reference.text for reference in references))
     good, bad = sides["good"], sides["bad"]
-    if good.kind != "venv" or bad.kind != "venv":
+    if good.kind != bad.kind or good.kind not in ("venv", "image"):
         raise UnusableEnds("kind", good.text, bad.text)
     return good, bad
 
@@ -82,9 +82,7 @@ def ask_question(
         axes=tuple(axes),
         probe=probe,
         arguments=arguments,
-        interpreter=f"{good.interpreter.path} ({good.interpreter.version})"
-        if good.interpreter
-        else "",
+        interpreter=_interpreter(good),
         circumstances=circumstances_of(good),
         options={
             "prereleases": options.prereleases,
@@ -126,6 +124,11 @@ def _moved(good: Stack, bad: Stack) -> Iterator[tuple[str, str, str]]:
 def _build(stack: Stack, component: str) -> object:
     package = stack.lock.by_name.get(component.partition(":")[2]) if stack.lock else None
     return None if package is None else package.identity
+
+
+def _interpreter(stack: Stack) -> str:
+    assert stack.interpreter is not None, "an environment stands on a Python of this machine"
+    return f"{stack.interpreter.path} ({stack.interpreter.version})"
 
 
 def _end(stack: Stack) -> EndRecord:

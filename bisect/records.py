@@ -13,11 +13,24 @@ class EndRecord(msgspec.Struct, frozen=True):
 
     :param reference: as the user gave it.
     :param components: ``kind:name`` to point, complete.
-    :param lock: digest of what gets installed.
+    :param lock: digest of what gets installed, or of the image's config.
     """
 
     reference: str
     components: dict[str, str]
+    lock: str
+
+
+class Milestone(msgspec.Struct, frozen=True):
+    """A whole stack between the ends.
+
+    :param reference: as the user gave it.
+    :param points: its point on every axis.
+    :param lock: as for an end.
+    """
+
+    reference: str
+    points: dict[str, str]
     lock: str
 
 
@@ -26,10 +39,14 @@ class SessionSpec(msgspec.Struct, frozen=True):
 
     :param probe: digest of the probe's sources.
     :param arguments: the probe's arguments.
-    :param interpreter: real path and version of the Python that both ends stand on.
+    :param interpreter: path and version of the Python that both ends run with.
     :param circumstances: digest of what the stacks share: hardware, controls, the system.
     :param options: choices that decide which points there are.
     :param left_out: per component, releases that are no points and why.
+    :param milestones: whole stacks between the ends, in order.
+    :param blocks: components that are not expected to run when they are mixed.
+    :param noise: differences between the ends that are not searched, and why each cannot
+        change a bit.
     :param salt: of a session that uses nothing observed earlier; no part of the question.
     """
 
@@ -42,6 +59,9 @@ class SessionSpec(msgspec.Struct, frozen=True):
     circumstances: str
     options: dict[str, bool]
     left_out: dict[str, dict[str, int]] = {}
+    milestones: tuple[Milestone, ...] = ()
+    blocks: tuple[tuple[str, ...], ...] = ()
+    noise: tuple[tuple[str, str], ...] = ()
     salt: str = ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bitsect.bisect.engine.model import Culprit
 from bitsect.bisect.findings import Answer, FoundChange
-from bitsect.bisect.wording import operations_text
+from bitsect.bisect.wording import operations_of, operations_text, shown
 
 #: Events of one finding that are listed one by one.
 LISTED_EVENTS = 12
@@ -32,7 +32,7 @@ def summary(answer: Answer) -> str:
 
 def step_text(culprit: Culprit) -> str:
     """One culprit: component, and the two points between which it changes bits."""
-    return f"{culprit.component.partition(':')[2]} {culprit.before} → {culprit.after}"
+    return f"{shown(culprit.component)} {culprit.before} → {culprit.after}"
 
 
 def bound_text(culprit: Culprit) -> str:
@@ -61,6 +61,7 @@ def _document(answer: Answer) -> Iterator[str]:
         yield from _table(answer)
     for found in answer.findings:
         yield from _finding(found)
+    yield from _innocent(answer)
     yield from _caveats(answer)
     yield from _trials(answer)
     yield from _conditions(answer)
@@ -85,8 +86,7 @@ def _finding(found: FoundChange) -> Iterator[str]:
     for culprit in found.culprits:
         if not culprit.bound.exact:
             yield f"- `{culprit.component}` is known only as {bound_text(culprit)}."
-    if len(found.culprits) > 1:
-        yield "- Each of these is needed: with any one of them taken back, the change is gone."
+    yield from _proof(found)
     for group in found.operations:
         yield f"- {group.kind}: {', '.join(group.names)} ({group.events} events)."
     yield ""
@@ -100,12 +100,48 @@ def _finding(found: FoundChange) -> Iterator[str]:
     yield ""
 
 
+def _proof(found: FoundChange) -> Iterator[str]:
+    apart = [c for c in found.culprits if c.component not in found.together]
+    if found.together:
+        names = ", ".join(f"`{name}`" for name in found.together)
+        yield f"- {names} could only be moved together: no mixture of their points runs."
+    if len(apart) > 1:
+        yield "- Each of these is needed: with any one of them taken back, the change is gone."
+    if found.sufficient is not None:
+        word = "is enough" if found.sufficient else "is not enough: its surroundings matter"
+        yield f"- Sufficiency: the good end with this step alone {word}."
+    if found.necessary is not None:
+        word = "has the good end's bits again" if found.necessary else "still has other bits"
+        yield f"- Necessity: the bad end without the steps found {word}."
+
+
+def _innocent(answer: Answer) -> Iterator[str]:
+    if answer.innocent:
+        yield "## What changed nothing"
+        yield ""
+        yield (
+            "With all of these at their bad points and no culprit, every event was as at the"
+            " good end:"
+        )
+        yield ""
+        yield from (f"- `{component}`" for component in answer.innocent)
+        yield ""
+    if answer.noise:
+        yield "Not searched, since none of it can change a bit:"
+        yield ""
+        yield from (f"- `{component}`: {why}" for component, why in answer.noise)
+        yield ""
+
+
 def _caveats(answer: Answer) -> Iterator[str]:
     notes = [f"Changed and changed back, not counted above: {text}." for text in answer.came_back]
     for component, missing in answer.left_out.items():
         reasons = ", ".join(f"{count} {why}" for why, count in missing.items())
         notes.append(f"Releases of `{component}` that were no points: {reasons}.")
     notes += [f"Still open between {where}: {what}." for where, what in answer.open_brackets]
+    if answer.unexplained:
+        what = operations_text(operations_of(answer.unexplained))
+        notes.append(f"Changed although no culprit was moved, so not explained: {what}.")
     if notes:
         yield "## What to know"
         yield ""

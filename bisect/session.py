@@ -59,10 +59,12 @@ class Question:
         answer costs, never the answer.
         """
         spec = msgspec.to_builtins(self.spec)
-        del spec["salt"]
+        for told_only in ("salt", "noise"):
+            del spec[told_only]
         spec["axes"] = sorted(spec["axes"], key=lambda axis: str(axis["component"]))
-        for side in ("good", "bad"):
-            del spec[side]["reference"]
+        spec["blocks"] = sorted(sorted(block) for block in spec["blocks"])
+        for stack in (spec["good"], spec["bad"], *spec["milestones"]):
+            del stack["reference"]
         return digest("session", spec)
 
 
@@ -131,7 +133,7 @@ class SessionDriver:
     def _begin(self, claim: _Claim, salt: str) -> SessionRecord:
         spec = msgspec.structs.replace(self._question.spec, salt=salt)
         self._laboratory.salt = salt
-        engine = Engine(spec.axes)
+        engine = engine_of(spec)
         seen: list[tuple[Trial, Observation, str]] = []
         self._reporter.stage("verifying that each end repeats itself")
         self._work(
@@ -143,11 +145,10 @@ class SessionDriver:
         _raise_for(engine.state().problem, spec)
 
         axes = _suspects_first(spec.axes, [observation for _, observation, _ in seen])
-        session = self._store.create_session(
-            self._question.identity, msgspec.structs.replace(spec, axes=axes)
-        )
+        spec = msgspec.structs.replace(spec, axes=axes)
+        session = self._store.create_session(self._question.identity, spec)
         claim(session.number)
-        engine, reader = Engine(axes), OutcomeReader(self._store)
+        engine, reader = engine_of(spec), OutcomeReader(self._store)
         for trial, observation, source in seen:
             trial = Trial(engine.bad if any(trial.vector) else engine.good, trial.repetition)
             engine.tell(trial, reader.outcome(observation))
@@ -158,7 +159,7 @@ class SessionDriver:
     def _go_on(self, session: SessionRecord) -> SessionRecord:
         ledger = self._store.ledger(session.number)
         self._laboratory.salt = session.spec.salt
-        engine, reader = Engine(session.spec.axes), OutcomeReader(self._store)
+        engine, reader = engine_of(session.spec), OutcomeReader(self._store)
         for entry in ledger:
             engine.tell(Trial(entry.vector, entry.repetition), reader.outcome(entry.observation))
         self._reporter.session_opened(session, len(ledger))
@@ -233,7 +234,8 @@ class SessionDriver:
         except UnresolvedError as error:
             specimen = Specimen(self._question.good, trial.repetition, label)
             return self._laboratory.failed(specimen, Verdict.UNRESOLVED, error.reason), "resolver"
-        checked = tuple(axis.component.partition(":")[2] for axis in axes)
+        moved = (axis.component for axis in axes)
+        checked = tuple(name.removeprefix("pip:") for name in moved if name.startswith("pip:"))
         return self._laboratory.run(Specimen(stack, trial.repetition, label, checked))
 
     def _stack(self, axes: tuple[Axis, ...], vector: Vector) -> Stack:
@@ -279,6 +281,19 @@ class SessionDriver:
             yield claim
 
 
+def engine_of(spec: SessionSpec) -> Engine:
+    """The engine that searches a session, before it was told anything."""
+    index = {axis.component: position for position, axis in enumerate(spec.axes)}
+    return Engine(
+        spec.axes,
+        milestones=[
+            tuple(axis.points.index(milestone.points[axis.component]) for axis in spec.axes)
+            for milestone in spec.milestones
+        ],
+        blocks=[[index[component] for component in block] for block in spec.blocks],
+    )
+
+
 class _Claim(Protocol):
     def __call__(self, session: int) -> None:
         """Write down which session this process is running."""
@@ -293,8 +308,9 @@ def _suspects_first(
     axes: tuple[Axis, ...], observations: Iterable[Observation]
 ) -> tuple[Axis, ...]:
     """Components that the probe was seen to use come first: the culprit is among them."""
-    touched = {name for observation in observations for name in observation.touched}
-    return tuple(sorted(axes, key=lambda axis: (axis.component not in touched, axis.component)))
+    used = {name for observation in observations for name in observation.touched}
+    told = (msgspec.structs.replace(axis, touched=axis.component in used) for axis in axes)
+    return tuple(sorted(told, key=lambda axis: (not axis.touched, axis.component)))
 
 
 def _raise_for(problem: EndProblem | None, spec: SessionSpec) -> None:

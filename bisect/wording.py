@@ -12,18 +12,27 @@ from bitsect.bisect.engine.model import Axis, Vector
 from bitsect.probes.trace import EventKey
 
 
+def shown(component: str) -> str:
+    """A component's name for people: a Python distribution needs no kind beside its name."""
+    return component.removeprefix("pip:")
+
+
 def label_of(axes: Sequence[Axis], vector: Vector) -> str:
-    """What a vector differs in from the good stack, in words."""
-    moved = [
-        f"{axis.component.partition(':')[2]} {axis.points[point]}"
-        for axis, point in zip(axes, vector, strict=True)
-        if point
-    ]
+    """What a vector differs in from the end that is nearer to it, in words."""
+    moved = [(axis, point) for axis, point in zip(axes, vector, strict=True) if point]
+    short_of_bad = [(a, p) for a, p in zip(axes, vector, strict=True) if p != a.top]
     if not moved:
         return "the good end"
-    if all(point == axis.top for axis, point in zip(axes, vector, strict=True)):
+    if not short_of_bad:
         return "the bad end"
-    return short(moved)
+    # Named by whichever is shorter, once naming all that moved would be too long.
+    if len(moved) > 3 and len(short_of_bad) < len(moved):
+        return f"the bad end but {_points(short_of_bad)}"
+    return _points(moved)
+
+
+def _points(points: Iterable[tuple[Axis, int]]) -> str:
+    return short(f"{shown(axis.component)} {axis.points[point]}" for axis, point in points)
 
 
 def open_brackets(engine: Engine, state: State) -> tuple[tuple[str, str], ...]:
@@ -32,10 +41,14 @@ def open_brackets(engine: Engine, state: State) -> tuple[tuple[str, str], ...]:
     for bracket in state.brackets:
         axis = engine.axes[bracket.axis]
         where = f"{axis.points[bracket.low]} .. {axis.points[bracket.high]}"
-        where = f"{axis.component.partition(':')[2]} {where}"
+        where = f"{shown(axis.component)} {where}"
         events.setdefault(where, []).extend(bracket.events)
+    for stacks in state.milestone_brackets:
+        where = f"{label_of(engine.axes, stacks.stacks[0])} .. "
+        where += label_of(engine.axes, stacks.stacks[-1])
+        events.setdefault(where, []).extend(stacks.events)
     for question in state.set_questions:
-        where = f"one or more of {short(question.suspects)}"
+        where = f"one or more of {short(map(shown, question.suspects))}"
         events.setdefault(where, []).extend(question.events)
     return tuple(
         (where, operations_text(operations_of(names), groups=1)) for where, names in events.items()

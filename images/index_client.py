@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from requests.adapters import HTTPAdapter
 
 from bitsect.images.errors import InfrastructureError, host_faults
 from bitsect.images.pip_settings import PipSettings, redacted
+from bitsect.images.web_errors import innermost_reason
 
 # pip's own defaults.
 TIMEOUT_SECONDS = 15
@@ -130,7 +130,7 @@ class IndexClient:
                 proxies=proxies,
             )
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            detail = f"{redacted(url)}: {_reason(error)}"
+            detail = f"{redacted(url)}: {innermost_reason(error)}"
             raise InfrastructureError("index", detail) from error
         if response.status_code in ABSENT:
             return None
@@ -183,21 +183,3 @@ def _is_archive(filename: str) -> bool:
 
 def _local_path(url: str) -> Path:
     return Path(url2pathname(urlsplit(url).path))
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost cause, without the addresses that the outer messages repeat."""
-    chain: list[BaseException] = []
-    while error not in chain:
-        chain.append(error)
-        reason = getattr(error, "reason", None)
-        inner = reason if isinstance(reason, BaseException) else None
-        arguments = [each for each in error.args if isinstance(each, BaseException)]
-        following = inner or (arguments[0] if arguments else None)
-        error = following or error.__cause__ or error.__context__ or error
-    last = chain[-1]
-    if isinstance(last, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({last.verify_message})"
-    if isinstance(last, OSError) and last.strerror:
-        return last.strerror
-    return type(last).__name__

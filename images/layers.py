@@ -123,8 +123,34 @@ class OsPackage(Record, frozen=True):
     architecture: str | None
 
 
-class Software(Record, frozen=True):
+class Submodule(Record, frozen=True):
+    """A git tree inside another one; ``commit`` is what is checked out, None if nothing is."""
+
+    path: str
+    commit: str | None
+
+
+class GitTree(Record, frozen=True):
+    """A folder of sources under git.
+
+    :param commit: what is checked out.
+    :param dirty: whether files differ from it; None where that could not be asked.
+    :param changes: ``sha256:…`` of how they differ; None for a clean tree.
+    :param submodules: by path.
+    """
+
+    path: str
+    commit: str | None
+    dirty: bool | None = None
+    changes: str | None = None
+    submodules: tuple[Submodule, ...] = ()
+
+
+class Software(Record, frozen=True, omit_defaults=True):
     """What is installed, and what of it was loaded.
+
+    A field with a default came later than the others. It is left out where it has its default,
+    so that what was written down without it keeps its digest.
 
     :param python: None for an image that has none.
     :param libraries: ELF files mapped into the process that was looked at; None if it could
@@ -141,6 +167,7 @@ class Software(Record, frozen=True):
     libraries: tuple[Binary, ...] | None
     torch: dict[str, Scalar] | None
     warm_up: bool
+    git_trees: tuple[GitTree, ...] = ()
 
 
 class Controls(Record, frozen=True):

@@ -1,8 +1,12 @@
 """A stack written down: four layers, each with a digest, and one digest over them.
 
 ``image``, ``software``, ``controls`` and ``hardware`` are identity. ``evidence`` is what was
-seen beside them: times, host names, who installed what. It has a digest too, since an edited
-manifest is refused wherever it was edited, but that one is no part of the identity.
+seen beside them: times, host names, who installed what, how to get the stack again. It has a
+digest too, since an edited manifest is refused wherever it was edited, but that one is no part
+of the identity.
+
+What cannot be started has a static manifest: its files tell the software, and nothing tells the
+hardware. That is null then, and so are the loaded libraries and torch's own words.
 
 The file is YAML for people. What counts is `Manifest.canonical`, which the file must give again.
 """
@@ -18,8 +22,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from bitsect.images import canonical, strict_yaml
+from bitsect.images.image_identity import ImageIdentity, Recipe
 from bitsect.images.layers import Binary, Controls, Hardware, ImageLayer, Record, Scalar, Software
 from bitsect.images.manifest_errors import CanonicalError, ManifestError
+from bitsect.probes.inventory import SECRET, WITHHELD, Places, variables
 
 SCHEMA = 1
 
@@ -37,7 +43,7 @@ class Digests(Record, frozen=True):
     image: str | None
     software: str
     controls: str
-    hardware: str
+    hardware: str | None
     evidence: str
     root: str
     static_root: str
@@ -50,7 +56,7 @@ class Manifest(Record, frozen=True):
     image: ImageLayer | None
     software: Software
     controls: Controls
-    hardware: Hardware
+    hardware: Hardware | None
     evidence: dict[str, Any]
     digests: Digests
 
@@ -83,18 +89,67 @@ class Manifest(Record, frozen=True):
             raise
 
 
-def from_inventory(inventory: Mapping[str, object], image: ImageLayer | None = None) -> Manifest:
+def image_layer(identity: ImageIdentity, recipe: Recipe | None = None) -> ImageLayer:
+    """The first layer of a stack that is an image, or a hybrid that begins with one.
+
+    Values of variables that look like secrets are withheld.
+
+    :param recipe: what a hybrid is made of. It is its identity: a commit carries the time.
+    """
+    return ImageLayer(
+        config=identity.config_digest if recipe is None else None,
+        recipe=None if recipe is None else recipe.digest,
+        diff_ids=identity.diff_ids,
+        platform=identity.platform,
+        environment={
+            name: WITHHELD if SECRET.search(name) else value
+            for name, value in identity.environment.items()
+        },
+        entrypoint=identity.entrypoint,
+        command=identity.command,
+        working_folder=identity.working_folder,
+        user=identity.user,
+    )
+
+
+def from_inventory(
+    inventory: Mapping[str, object],
+    image: ImageLayer | None = None,
+    evidence: Mapping[str, object] | None = None,
+) -> Manifest:
     """The manifest that an inventory's JSON object makes.
 
     :param image: what the stack was started from, if from an image.
+    :param evidence: what is known beside it, by name.
 
     Raises ManifestError for an unknown schema, a missing, unknown or mistyped field.
     """
     _check_schema(inventory, None)
-    body = dict(inventory)
+    body: dict[str, Any] = dict(inventory)
     body["image"] = None if image is None else msgspec.to_builtins(image)
     _move_installers_to_evidence(body)
+    if isinstance(body.get("evidence"), Mapping):
+        body["evidence"] = {**body["evidence"], **(evidence or {})}
     draft = _convert(body, _Draft, None)
+    return _sealed(draft, None)
+
+
+def static_manifest(
+    software: Software,
+    identity: ImageIdentity,
+    recipe: Recipe | None = None,
+    evidence: Mapping[str, object] | None = None,
+) -> Manifest:
+    """The manifest of an image in which nothing was started.
+
+    Its controls are what the image sets, by the rule that the inventory has. Its root is none
+    that a manifest taken inside could have.
+
+    :param software: what the image's files tell.
+    """
+    controls = Controls(variables(identity.environment, Places("/")), None)
+    image = image_layer(identity, recipe)
+    draft = _Draft(SCHEMA, image, software, controls, None, dict(evidence or {}))
     return _sealed(draft, None)
 
 
@@ -150,7 +205,7 @@ class _Draft(Record, frozen=True):
     image: ImageLayer | None
     software: Software
     controls: Controls
-    hardware: Hardware
+    hardware: Hardware | None
     evidence: dict[str, Any]
 
 
@@ -218,25 +273,29 @@ def _digests_of(draft: _Draft) -> Digests:
     controls = msgspec.to_builtins(draft.controls)
     static_software = {**software, "libraries": None, "torch": None, "warm_up": False}
     static_controls = {**controls, "torch": None}
-    image = None if draft.image is None else _digest("image", msgspec.to_builtins(draft.image))
+    image = _digest_of_layer("image", draft.image)
+    hardware = _digest_of_layer("hardware", draft.hardware)
+    known = {"schema": draft.schema, "image": image, "hardware": hardware}
     layers = {
         "software": _digest("software", software),
         "controls": _digest("controls", controls),
-        "hardware": _digest("hardware", msgspec.to_builtins(draft.hardware)),
     }
     static_layers = {
-        **layers,
         "software": _digest("software", static_software),
         "controls": _digest("controls", static_controls),
     }
-    top = {"schema": draft.schema, "image": image}
     return Digests(
         image=image,
+        hardware=hardware,
         **layers,
         evidence=_digest("evidence", draft.evidence),
-        root=_digest("root", {**top, **layers}),
-        static_root=_digest("static-root", {**top, **static_layers}),
+        root=_digest("root", {**known, **layers}),
+        static_root=_digest("static-root", {**known, **static_layers}),
     )
+
+
+def _digest_of_layer(node: str, layer: Record | None) -> str | None:
+    return None if layer is None else _digest(node, msgspec.to_builtins(layer))
 
 
 def _digest(node: str, value: object) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from bitsect.probes.errors import BitsectError
+
+RebuildObstacle: TypeAlias = Literal["host", "image", "recipe"]
 
 
 class CanonicalError(BitsectError):
@@ -47,3 +51,19 @@ class InventoryError(BitsectError):
         self.reference = reference
         self.reason = reason
         self.tail = tail
+
+
+class RebuildError(BitsectError):
+    """The stack of a manifest cannot be made again.
+
+    :param reference: what it was asked for by.
+    :param obstacle: ``host`` (nothing says how the Python that ran was made), ``image`` (the
+        image is neither here nor to be pulled) or ``recipe`` (a hybrid needs its images).
+    :param needs: digests of the images that are needed.
+    """
+
+    def __init__(self, reference: str, obstacle: RebuildObstacle, needs: tuple[str, ...]) -> None:
+        super().__init__(reference, obstacle, needs)
+        self.reference = reference
+        self.obstacle = obstacle
+        self.needs = needs

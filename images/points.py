@@ -6,14 +6,23 @@ what tells them apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from bitsect.images.layers import Binary, Compiler, Distribution, OsPackage, Python, Record
+from bitsect.images.layers import (
+    Binary,
+    Compiler,
+    Distribution,
+    GitTree,
+    OsPackage,
+    Python,
+    Record,
+)
 
 _KINDS = {"dpkg": "apt"}
+_COMMIT_DIGITS = 12
 T = TypeVar("T")
 
 
@@ -81,10 +90,29 @@ def python_point(python: Python) -> Point:
     return Point(python.version, _details(python, without=("version", "libc")))
 
 
+def git_trees(trees: Iterable[GitTree]) -> dict[str, GitTree]:
+    """By path."""
+    return {f"git:{tree.path}": tree for tree in trees}
+
+
+def git_tree_point(tree: GitTree) -> Point:
+    """The start of its commit; then what differs from that, and its submodules."""
+    return Point((tree.commit or "unknown")[:_COMMIT_DIGITS], _details(tree, without=("path",)))
+
+
 def binary_point(binary: Binary | Compiler) -> Point:
-    """Its build-id or the start of its checksum; then path and size."""
-    details = (("path", binary.path), ("size", text_of(binary.size)))
-    return Point(binary_name(binary), details)
+    """Its build-id or the start of its checksum; then all else."""
+    return Point(binary_name(binary), _details(binary, without=("name", "build_id", "owner")))
+
+
+def libraries_point(libraries: Sequence[Binary]) -> Point:
+    """As `binary_point`, for libraries of one name; sorted."""
+    each = [binary_point(library) for library in libraries]
+    details = zip(*(point.details for point in each), strict=True)
+    return Point(
+        " ".join(point.short for point in each),
+        tuple((pairs[0][0], " ".join(text or "none" for _, text in pairs)) for pairs in details),
+    )
 
 
 def binary_name(binary: Binary | Compiler) -> str:

@@ -12,15 +12,16 @@ import msgspec
 
 from bitsect.images.errors import InfrastructureError, host_faults
 from bitsect.images.layers import Binary, Record
-from bitsect.images.manifest import Manifest, from_inventory, with_libraries
+from bitsect.images.manifest import Manifest, from_inventory, image_layer, with_libraries
 from bitsect.images.manifest_errors import InventoryError
 from bitsect.images.payload import Payload
 from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Completed, RunSpec, Session
+from bitsect.images.stack_source import evidence_of
 from bitsect.probes.arms.names import ARMS
 from bitsect.probes.inventory import Notes, Places, describe_binary
 
-Verdict = Literal["CRASH", "TIMEOUT", "INFRA"]
+Verdict = Literal["CRASH", "TIMEOUT", "INFRA", "UNBUILDABLE"]
 
 INVENTORY_SECONDS = 300.0
 DEEP_INVENTORY_SECONDS = 3600.0
@@ -43,13 +44,23 @@ _NO_SPACE = re.compile(
 
 
 class Touched(Record, frozen=True):
-    """What the probe's process used: mapped libraries, top-level modules, and who owns them."""
+    """What the probe's process used.
+
+    :param libraries: ELF files that were mapped.
+    :param modules: top-level names of what was imported.
+    :param distributions: normalised names of those that own one of these.
+    :param files: absolute paths of all files that were mapped, imported or opened for reading.
+    :param variables: names of environment variables that Python code read; what compiled code
+        reads is not seen.
+    """
 
     schema: int
     libraries: tuple[Binary, ...]
     modules: tuple[str, ...]
     distributions: tuple[str, ...]
     problems: tuple[dict[str, str], ...] = ()
+    files: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,8 @@ def take_inventory(
     Raises InventoryError if it cannot be taken, ManifestError if its answer is not understood.
     """
     script = f"{session.inside(payload.folder)}/bitsect/probes/inventory.py"
-    options = ["--warm-up"] * warm_up
+    stack = session.stack
+    options = ["--warm-up"] * warm_up + ["--image"] * (stack.image is not None)
     if isinstance(deep, tuple):
         options += [f"--deep={','.join(deep)}"] if deep else []
     elif deep:
@@ -125,12 +137,13 @@ def take_inventory(
     timeout = DEEP_INVENTORY_SECONDS if deep else INVENTORY_SECONDS
     done = session.exec(RunSpec(arguments, timeout))
     if done.returncode != 0 or done.timed_out or done.overflowed:
-        raise InventoryError(session.stack.reference, _how_it_ended(done), done.tail(LOG_LINES))
+        raise InventoryError(stack.reference, _how_it_ended(done), done.tail(LOG_LINES))
     try:
         report = msgspec.json.decode(done.stdout.read_bytes(), type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InventoryError(session.stack.reference, str(error), done.tail(LOG_LINES)) from error
-    return from_inventory(report)
+        raise InventoryError(stack.reference, str(error), done.tail(LOG_LINES)) from error
+    image = image_layer(stack.image, stack.recipe) if stack.image else None
+    return from_inventory(report, image, evidence_of(stack))
 
 
 def run_probe(

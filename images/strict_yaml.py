@@ -86,6 +86,14 @@ class _Dumper(_BaseDumper):  # type: ignore[misc]  # one of two classes
         return True
 
 
+def _represented(dumper: Any, text: str) -> Any:
+    """Whole files, such as a lock, are written line by line."""
+    return dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represented)
+
+
 class _Reader:
     """Builds the value from the parser's events, which unlike its nodes know no references."""
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from bitsect.probes import errors
 from bitsect.probes.arms.names import ARMS
+from bitsect.probes.usage import usage
 
 OLDEST_TORCH = (2, 4)
 HOST_FAULT = 3
@@ -104,6 +105,7 @@ def main(arguments: list[str]) -> int:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     options = parser().parse_args(arguments)
+    usage.watch()
     try:
         # What a stack warns of, such as a torch that finds no NumPy, is no line of the probe's.
         with warnings.catch_warnings():

@@ -1,13 +1,14 @@
 """What the bits of this process depend on, as one JSON object.
 
-    python inventory.py [--warm-up] [--deep | --deep=NAME,NAME]
+    python inventory.py [--warm-up] [--deep | --deep=NAME,NAME] [--image]
 
 One file, the standard library alone, Python 3.6 or later: it is started with the Python of
 whatever stack is under study. ``software``, ``controls`` and ``hardware`` are identity and
 hold no floats; ``evidence`` (times, names of hosts, serial numbers, problems met) is not
 identity. A value that could not be read is null and named in ``evidence.problems``.
 Paths inside the environment start with ``<prefix>``: equal environments in different folders
-are described equally.
+are described equally. Git, and rpm where the system is made of its packages, are the only
+programs that are started.
 """
 
 # ruff: noqa: UP006, UP035 - typing's names are the ones that Python 3.6 has
@@ -18,12 +19,15 @@ import csv
 import ctypes
 import hashlib
 import io
+import itertools
 import json
 import os
 import platform
 import re
+import shutil
 import socket
 import struct
+import subprocess
 import sys
 import time
 from typing import (
@@ -39,6 +43,7 @@ from typing import (
     Tuple,
     Union,
 )
+from urllib.parse import unquote
 
 SCHEMA = 1
 PREFIX = "<prefix>"
@@ -85,6 +90,11 @@ SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 
 # Files that differ between two installations of the same wheel, by installer or by folder.
 VOLATILE_RECORDS = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json")
+
+# Where images keep sources that they run, themselves or up to two levels deep.
+TREE_ROOTS = ("/opt", "/workspace", "/usr/src", "~")
+LONGEST_SEARCH = 4000  # folders
+PROGRAM_SECONDS = 20.0
 
 COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "ld", "nvcc", "nvrtc", "ptxas")
 
@@ -256,8 +266,13 @@ def loaded_libraries(places: Places, notes: Notes) -> Optional[List[Json]]:
     maps = read_text("/proc/self/maps", notes)
     if maps is None:
         return None
-    found = [describe_binary(path, places, notes) for path in mapped_files(maps)]
-    return [entry for entry in found if entry is not None]
+    found = {path: describe_binary(path, places, notes) for path in mapped_files(maps)}
+    owned = installers_of([path for path in found if found[path]], sys.path, notes)
+    return [
+        dict(entry, owner=owned[path]) if path in owned else entry
+        for path, entry in found.items()
+        if entry is not None
+    ]
 
 
 # ---- Python distributions ----------------------------------------------------------------
@@ -491,7 +506,73 @@ def owners_of(files: Iterable[str], paths: Iterable[str], notes: Notes) -> Dict[
     return owned
 
 
+# ---- who installed a file ------------------------------------------------------------------
+
+
+def spellings(path: str) -> Set[str]:
+    """Names under which a package may list a file: ``/usr/lib`` is often ``/lib`` as well."""
+    real = os.path.realpath(path)
+    top = real.split("/")[2] if real.startswith("/usr/") else ""
+    return {path, real, real[len("/usr") :] if os.path.islink("/" + top) else real}
+
+
+def dpkg_owners(paths: Iterable[str], notes: Notes, root: str = "/") -> Dict[str, str]:
+    """Debian package that lists each of these files, for those that one does."""
+    folder = os.path.join(root, "var/lib/dpkg/info")
+    wanted = {name.encode("utf-8", "surrogateescape"): p for p in paths for name in spellings(p)}
+    owned: Dict[str, str] = {}
+    for name in names_in(folder) if wanted else ():
+        data = read_bytes(os.path.join(folder, name), notes) if name.endswith(".list") else None
+        # Most lists name no library and no program: to see that is quicker than to split them.
+        if data and (b".so" in data or b"/bin/" in data):
+            for line in set(wanted).intersection(data.split(b"\n")):
+                owned.setdefault(wanted[line], "apt:" + name[: -len(".list")].split(":")[0])
+    return owned
+
+
+def python_owner(path: str) -> Optional[str]:
+    """``python:…`` for the interpreter, its library and its own extension modules."""
+    real, library = os.path.realpath(path), os.path.dirname(os.path.realpath(os.__file__))
+    own = real.startswith(library + os.sep) and not re.search("/(site|dist)-packages/", real)
+    shared = os.path.basename(real).startswith("libpython") and real.startswith(sys.base_prefix)
+    executable = real == os.path.realpath(sys.executable or os.__file__)
+    return "python:" + sys.implementation.name if own or shared or executable else None
+
+
+def installers_of(files: Iterable[str], paths: Iterable[str], notes: Notes) -> Dict[str, str]:
+    """Component that each of these files belongs to, for the files that belong to one.
+
+    The system's packages are asked first, then the RECORDs of an import path; what neither
+    lists may be Python's own.
+    """
+    left = list(files)
+    found = dpkg_owners(left, notes)
+    found.update(apk_owners(left, notes))
+    left = [path for path in left if path not in found]
+    found.update((path, "pip:" + name) for path, name in owners_of(left, paths, notes).items())
+    own = ((path, python_owner(path)) for path in left if path not in found)
+    found.update((path, name) for path, name in own if name is not None)
+    return found
+
+
 # ---- operating system, compilers, Python itself -------------------------------------------
+
+
+def printed(arguments: List[str], notes: Notes) -> Optional[bytes]:
+    """What a program prints; None, and noted, where it fails, is too slow or cannot start."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    environment.update(GIT_OPTIONAL_LOCKS="0", GIT_CONFIG_GLOBAL=os.devnull, LC_ALL="C")
+    try:
+        return subprocess.check_output(
+            arguments,
+            timeout=PROGRAM_SECONDS,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        notes.add(" ".join(arguments), error)
+        return None
 
 
 def dpkg_packages(text: str) -> List[Json]:
@@ -512,18 +593,49 @@ def dpkg_packages(text: str) -> List[Json]:
     return found
 
 
+def apk_packages(notes: Notes, root: str = "/") -> Iterator[Tuple[Json, List[str]]]:
+    """Packages in apk's database, and the files of each."""
+    text = read_text(os.path.join(root, "lib/apk/db/installed"), notes, required=False) or ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        pairs = [line.split(":", 1) for line in paragraph.splitlines() if line[1:2] == ":"]
+        fields, files, folder = dict(map(tuple, pairs)), [], "/"
+        for key, value in pairs:
+            folder = "/" + value if key == "F" else folder
+            if key == "R":
+                files.append(os.path.join(folder, value))
+        if "P" in fields:
+            package = {"manager": "apk", "name": fields["P"], "version": fields.get("V")}
+            yield dict(package, architecture=fields.get("A")), files
+
+
+def apk_owners(paths: Iterable[str], notes: Notes, root: str = "/") -> Dict[str, str]:
+    packages = apk_packages(notes, root)
+    by_file = {name: "apk:" + package["name"] for package, names in packages for name in names}
+    spelt = ((path, name) for path in paths for name in spellings(path) if name in by_file)
+    return {path: by_file[name] for path, name in spelt}
+
+
+def rpm_packages(notes: Notes) -> List[Json]:
+    """Packages as rpm tells them: nothing else can read its database."""
+    form = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+    told = printed([shutil.which("rpm") or "rpm", "-qa", "--qf", form], notes) or b""
+    rows = [line.split("\t") for line in told.decode("utf-8", "replace").splitlines()]
+    names = ("name", "version", "architecture")
+    return [dict(zip(names, row), manager="rpm") for row in rows if len(row) == 3]
+
+
 def os_packages(notes: Notes, root: str = "/") -> List[Json]:
-    """Packages of the operating system; databases of managers that are not read are noted."""
+    """Packages of the operating system, whichever manager it has."""
     texts = [read_text(os.path.join(root, "var/lib/dpkg/status"), notes, required=False)]
     # Images without a package manager keep one file for each package.
     single = os.path.join(root, "var/lib/dpkg/status.d")
     if os.path.isdir(single):
         names = sorted(name for name in os.listdir(single) if not name.endswith(".md5sums"))
         texts.extend(read_text(os.path.join(single, name), notes) for name in names)
-    for other in ("var/lib/rpm", "usr/lib/sysimage/rpm", "lib/apk/db/installed"):
-        if os.path.exists(os.path.join(root, other)):
-            notes.add("/" + other, "a package database of a kind that is not read")
     found = [package for text in texts if text for package in dpkg_packages(text)]
+    found.extend(package for package, _ in apk_packages(notes, root))
+    if any(names_in(os.path.join(root, each)) for each in ("var/lib/rpm", "usr/lib/sysimage/rpm")):
+        found.extend(rpm_packages(notes))
     return sorted(found, key=lambda entry: (entry["name"], entry["architecture"] or ""))
 
 
@@ -595,6 +707,119 @@ def python_itself(places: Places, notes: Notes) -> Json:
         "executable": None if real is None else describe_binary(real, places, notes),
         "libc": libc(notes),
     }
+
+
+# ---- git trees -----------------------------------------------------------------------------
+
+COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# Programs that a tree's own settings may name. Its filters still run, like what is imported
+# from it.
+SAFE_GIT = ("-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*")
+
+
+def names_in(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def small_text(*path: str) -> str:
+    """The text of a plain file; empty where there is none."""
+    place = os.path.join(*path)
+    return (read_text(place, Notes()) or "") if os.path.isfile(place) else ""
+
+
+def git_folder(tree: str) -> Optional[str]:
+    """Where git keeps what it knows of a tree: ``.git``, or what a file of that name leads to."""
+    place = os.path.join(tree, ".git")
+    word, _, target = small_text(place).partition(":")
+    if word == "gitdir":
+        return os.path.join(tree, target.strip())
+    return place if os.path.isdir(place) else None
+
+
+def git_commit(folder: str) -> Optional[str]:
+    """The commit that is checked out, by HEAD and the references that it leads to."""
+    # A worktree shares its references with the tree that it was made from.
+    shared = os.path.join(folder, small_text(folder, "commondir").strip())
+    packed = (line.partition(" ") for line in small_text(shared, "packed-refs").splitlines())
+    by_name = {name: commit for commit, _, name in packed}
+    text = small_text(folder, "HEAD").strip()
+    for _ in range(5):
+        if text.startswith("ref:"):
+            name = text[len("ref:") :].strip()
+            loose = small_text(folder, name) or small_text(shared, name)
+            text = loose.strip() or by_name.get(name, "")
+    return text if COMMIT.fullmatch(text) else None
+
+
+def submodules(tree: str, folder: str) -> List[Json]:
+    """Submodules by path, each with what is checked out there."""
+    found: Dict[str, Json] = {}
+    name = ""
+    for line in small_text(tree, ".gitmodules").splitlines():
+        head = re.match(r'\s*\[submodule "(.+)"\]', line)
+        name = head.group(1) if head else name
+        key, _, value = line.partition("=")
+        path = os.path.normpath(value.strip())
+        if key.strip() == "path" and not path.startswith(("..", "/")):
+            inner = git_folder(os.path.join(tree, path)) or os.path.join(folder, "modules", name)
+            found[path] = {"path": path, "commit": git_commit(inner)}
+    return [found[path] for path in sorted(found)]
+
+
+def git_changes(tree: str, notes: Notes) -> Tuple[Optional[bool], Optional[str]]:
+    """(whether the tree is dirty, digest of how it differs from its commit); None if unknown."""
+    git = [shutil.which("git") or "git", "-C", tree, *SAFE_GIT]
+    status = printed([*git, "status", "--porcelain", "-z", "--untracked-files=all"], notes)
+    if not status:
+        return (None if status is None else False), None
+    shown = ["--no-ext-diff", "--no-textconv", "--binary", "--submodule=diff"]
+    diff = printed([*git, "diff", "HEAD", *shown], notes)
+    digest = hashlib.sha256(status + b"\0" + (diff or b"")).hexdigest()
+    return True, None if diff is None else "sha256:" + digest
+
+
+def editable_folders(paths: Iterable[str]) -> Iterator[str]:
+    """Where the sources lie of distributions that are imported from there, and all above."""
+    for folder in search_folders(paths, Notes()):
+        for place in metadata_places(folder, Notes()):
+            text = small_text(place, "direct_url.json")
+            link = re.search(r'"url":\s*"file://([^"]+)"', text)
+            source = small_text(place).partition("\n")[0] if place.endswith(".egg-link") else ""
+            if link and re.search(r'"editable":\s*true', text):
+                source = unquote(link.group(1))
+            for _ in range(source.count("/")):
+                yield source
+                source = os.path.dirname(source)
+
+
+def source_folders(roots: Iterable[str]) -> Iterator[str]:
+    """The folders of an image where sources are kept, and two levels below; links are left."""
+    level = [os.path.expanduser(root) for root in roots]
+    for _depth in range(3):
+        level = [folder for folder in level if folder != "/" and not os.path.islink(folder)]
+        yield from level[:LONGEST_SEARCH]
+        upper = [folder for folder in level[:LONGEST_SEARCH] if git_folder(folder) is None]
+        level = [os.path.join(folder, name) for folder in upper for name in names_in(folder)]
+
+
+def git_trees(folders: Iterable[str], places: Places, notes: Notes) -> List[Json]:
+    """Those of the folders that are git trees, by path."""
+    found: Dict[str, Json] = {}
+    for tree in folders:
+        folder = git_folder(tree) if tree not in found else None
+        if folder is not None:
+            dirty, changes = git_changes(tree, notes)
+            found[tree] = {
+                "path": places.short(tree),
+                "commit": git_commit(folder),
+                "dirty": dirty,
+                "changes": changes,
+                "submodules": submodules(tree, folder),
+            }
+    return [found[tree] for tree in sorted(found)]
 
 
 # ---- controls ------------------------------------------------------------------------------
@@ -814,7 +1039,8 @@ def in_milliseconds(start: float) -> int:
     return int((time.time() - start) * 1000)
 
 
-def software(places: Places, notes: Notes, deep: Deep, warmed: bool) -> Json:
+def software(places: Places, notes: Notes, deep: Deep, warmed: bool, image: bool) -> Json:
+    trees = itertools.chain(editable_folders(sys.path), source_folders(TREE_ROOTS if image else ()))
     return {
         "python": python_itself(places, notes),
         "distributions": distributions(sys.path, places, notes, deep),
@@ -824,6 +1050,7 @@ def software(places: Places, notes: Notes, deep: Deep, warmed: bool) -> Json:
         "libraries": loaded_libraries(places, notes),
         "torch": torch_state(TORCH_REPORTS),
         "warm_up": warmed,
+        "git_trees": git_trees(trees, places, notes),
     }
 
 
@@ -843,12 +1070,13 @@ def evidence(uuids: List[str], cpu_text: Optional[str], notes: Notes, started: f
     }
 
 
-def take(warm: bool = False, deep: Deep = False) -> Json:
+def take(warm: bool = False, deep: Deep = False, image: bool = False) -> Json:
     """The inventory of this process.
 
     :param warm: first import NumPy and torch and run a little of each.
     :param deep: compare installed files' SHA-256, not only their sizes: all files, or those of
         the named distributions.
+    :param image: this is a container, whose whole file system belongs to the stack.
     """
     started = time.time()
     notes = Notes()
@@ -860,7 +1088,7 @@ def take(warm: bool = False, deep: Deep = False) -> Json:
     devices, driver, uuids = gpus(ctypes.CDLL, notes)
     report: Json = {
         "schema": SCHEMA,
-        "software": software(places, notes, deep, warm),
+        "software": software(places, notes, deep, warm, image),
         "controls": {
             "variables": variables(dict(os.environ), places),
             "torch": torch_state(TORCH_FLAGS),
@@ -879,7 +1107,8 @@ def take(warm: bool = False, deep: Deep = False) -> Json:
 def touched(paths: Iterable[str]) -> Json:
     """What this process has used until now: mapped libraries, imported modules, their owners.
 
-    ``{"libraries": [...], "modules": [top-level names], "distributions": [names]}``.
+    ``{"libraries": [...], "modules": [top-level names], "distributions": [names],
+    "files": [paths of both]}``.
     """
     notes = Notes()
     places = Places(sys.prefix)
@@ -890,6 +1119,7 @@ def touched(paths: Iterable[str]) -> Json:
         "libraries": libraries,
         "modules": sorted({name.split(".")[0] for name in list(sys.modules)}),
         "distributions": sorted(set(owners_of(files, paths, notes).values())),
+        "files": sorted(files),
         "problems": notes.problems,
     }
 
@@ -903,16 +1133,13 @@ def _module_files() -> Iterator[str]:
 
 def main(arguments: List[str]) -> int:
     deep = False  # type: Deep
-    warm = False
     for item in arguments:
-        if item == "--warm-up":
-            warm = True
-        elif item == "--deep":
+        if item == "--deep":
             deep = True
         elif item.startswith("--deep="):
             deep = frozenset(item[len("--deep=") :].split(","))
-        else:
-            usage = "inventory.py [--warm-up] [--deep | --deep=NAME,NAME]"
+        elif item not in ("--warm-up", "--image"):
+            usage = "inventory.py [--warm-up] [--deep | --deep=NAME,NAME] [--image]"
             sys.stderr.write(usage + "; not understood: " + item + "\n")
             return 2
     # This file's own folder must lend no module to the stack that is being looked at.
@@ -922,7 +1149,7 @@ def main(arguments: List[str]) -> int:
     sys.stdout.flush()
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    json.dump(take(warm=warm, deep=deep), answer)
+    json.dump(take("--warm-up" in arguments, deep, "--image" in arguments), answer)
     answer.write("\n")
     answer.close()
     return 0

@@ -23,6 +23,7 @@ from bitsect.probes.fingerprint import self_check
 from bitsect.probes.identity import probe_digest
 from bitsect.probes.trace import TraceWriter
 from bitsect.probes.trace_records import Header
+from bitsect.probes.usage import usage
 
 TRACE_NAME = "rank00000.jsonl"
 TOUCHED_NAME = "touched.json"
@@ -138,10 +139,21 @@ def make_folder(folder: Path) -> None:
         raise OutputError(str(folder), "not writable")
 
 
+def own_folders() -> tuple[str, ...]:
+    """Where the probe lies: as it was imported, and with its links resolved."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    return os.path.dirname(here), os.path.realpath(here)
+
+
 def write_touched(path: Path) -> None:
     """Write what this process used; call when the arms have run."""
+    usage.stop()
+    used = inventory.touched(sys.path)
+    used["files"] = usage.files(used["files"], ignored=(*own_folders(), str(path.parent.resolve())))
+    used["variables"] = usage.variables()
+    used["problems"] += usage.problems()
     partial = path.with_name(path.name + ".part")
-    text = json.dumps({"schema": 1, **inventory.touched(sys.path)}, sort_keys=True)
+    text = json.dumps({"schema": 1, **used}, sort_keys=True)
     try:
         partial.write_text(text + "\n", encoding="utf-8")
         os.replace(partial, path)

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Sequence
 
 from bitsect.bisect.engine.cost import cost_of
 from bitsect.bisect.engine.evidence import Evidence
-from bitsect.bisect.engine.model import Axis, Bracket, SetQuestion, Vector
-from bitsect.bisect.engine.search import bracket_vector, untried_points
+from bitsect.bisect.engine.model import Axis, Bracket, MilestoneBracket, SetQuestion, Vector
+from bitsect.bisect.engine.search import untried_points
 
 
 def choose(
     axes: Sequence[Axis],
-    brackets: Sequence[Bracket],
+    brackets: Sequence[Bracket | MilestoneBracket],
     questions: Sequence[SetQuestion],
     evidence: Evidence,
     running: Iterable[Vector],
@@ -37,7 +37,7 @@ def choose(
     while len(chosen) < count:
         worth: defaultdict[Vector, float] = defaultdict(float)
         for bracket, points in candidates:
-            for vector, saved in _worth_of_points(axes[bracket.axis], bracket, points, taken):
+            for vector, saved in _worth_of_points(_axis_of(bracket, axes), bracket, points, taken):
                 worth[vector] += saved
         for question in questions:
             if question.vector not in taken:
@@ -52,9 +52,9 @@ def choose(
 
 
 def _worth_of_points(
-    axis: Axis, bracket: Bracket, points: list[int], taken: set[Vector]
+    axis: Axis, bracket: Bracket | MilestoneBracket, points: list[int], taken: set[Vector]
 ) -> Iterable[tuple[Vector, float]]:
-    vectors = {point: bracket_vector(bracket, point) for point in points}
+    vectors = {point: bracket.vector(point) for point in points}
     cuts = sorted(point for point, vector in vectors.items() if vector in taken)
     edges = [bracket.low, *cuts, bracket.high]
     cost, whole = cost_of(axis), axis.weight(bracket.low, bracket.high)
@@ -62,3 +62,10 @@ def _worth_of_points(
         for point in points:
             if below < point < above:
                 yield vectors[point], cost.saved(below, point, above) / whole
+
+
+def _axis_of(bracket: Bracket | MilestoneBracket, axes: Sequence[Axis]) -> Axis:
+    """What a bracket is cut along; between milestones every step is equally likely."""
+    if isinstance(bracket, Bracket):
+        return axes[bracket.axis]
+    return Axis("milestones", tuple(str(index) for index in range(bracket.high + 1)))

@@ -9,31 +9,29 @@ is a fold over the set of observations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
 from bitsect.bisect.engine.choice import choose
-from bitsect.bisect.engine.evidence import UNSTABLE, Evidence
+from bitsect.bisect.engine.evidence import Evidence
+from bitsect.bisect.engine.histories import anomalies_in, classes_of
 from bitsect.bisect.engine.model import (
-    ABSENT,
     Anomaly,
     Axis,
     Bracket,
     EndProblem,
     Finding,
+    MilestoneBracket,
     Outcome,
     SetQuestion,
     Trial,
     Vector,
 )
-from bitsect.bisect.engine.search import (
-    ClassSearch,
-    Progress,
-    Step,
-    bracket_vector,
-    untried_points,
-)
+from bitsect.bisect.engine.proof import Clearing, clearing, proven
+from bitsect.bisect.engine.search import ClassSearch, Progress, Step, untried_points
+from bitsect.bisect.engine.space import Space
+from bitsect.bisect.engine.vectors import moved_between
 from bitsect.bisect.verdicts import Verdict
 
 
@@ -43,38 +41,52 @@ class State(msgspec.Struct, frozen=True):
     ``doubtful`` are vectors whose digests want repeating before they are believed.
     ``trials_left_at_most`` counts vectors that were never run, ``repeats_left`` runs that only
     repeat one of these. ``settled`` says that neither is left: the findings are final.
+
+    Of several components, those that are innocent are ``cleared`` by one more vector once the
+    findings stand: ``clearing``, the bad end with every culprit at its good point. It is None
+    as long as the culprits are not known, and where they are all components. Events that are
+    not as at the good end there are ``uncleared``: the findings do not explain them, and
+    nothing is cleared. Nothing is cleared either where the vector fails.
     """
 
-    problem: EndProblem | None
-    findings: tuple[Finding, ...]
-    brackets: tuple[Bracket, ...]
-    set_questions: tuple[SetQuestion, ...]
-    doubtful: tuple[Vector, ...]
-    trials_left_at_most: int
-    repeats_left: int
-    settled: bool
+    problem: EndProblem | None = None
+    findings: tuple[Finding, ...] = ()
+    brackets: tuple[Bracket, ...] = ()
+    milestone_brackets: tuple[MilestoneBracket, ...] = ()
+    set_questions: tuple[SetQuestion, ...] = ()
+    doubtful: tuple[Vector, ...] = ()
+    clearing: Vector | None = None
+    cleared: tuple[str, ...] = ()
+    uncleared: tuple[str, ...] = ()
+    trials_left_at_most: int = 0
+    repeats_left: int = 0
+    settled: bool = False
 
 
 class Engine:
     """Finds every step between two stacks at which events change.
 
-    :param axes: the components in which the two ends differ, each with its points. The
-        order of the axes is the order in which they are suspected.
+    :param axes, milestones, blocks: see `Space`.
     :param repetitions: runs of each end that must agree, and processes that must have seen a
         digest before it is one side of a finding. At least 2: one run cannot show that a stack
         repeats itself.
-    :raises ValueError: no axis, a component twice, or too few repetitions.
+    :raises ValueError: too few repetitions, or see `Space`.
     """
 
-    def __init__(self, axes: Sequence[Axis], repetitions: int = 2) -> None:
-        names = [axis.component for axis in axes]
-        if not axes or len(set(names)) != len(names):
-            raise ValueError(f"axes must be distinct and at least one, not {names}")
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        repetitions: int = 2,
+        *,
+        milestones: Sequence[Vector] = (),
+        blocks: Sequence[Sequence[int]] = (),
+    ) -> None:
         if repetitions < 2:
             raise ValueError("one run cannot show that a stack repeats itself")
-        self.axes = tuple(axes)
-        self.good: Vector = tuple(0 for _ in axes)
-        self.bad: Vector = tuple(axis.top for axis in axes)
+        self._space = Space(axes, milestones, blocks)
+        self.axes = self._space.axes
+        self.good = self._space.good
+        self.bad = self._space.bad
         self.evidence = Evidence()
         self._repetitions = repetitions
         self._state: State | None = None
@@ -85,7 +97,7 @@ class Engine:
         :raises ValueError: the vector does not lie on the axes, or the repetition was told
             before with another outcome.
         """
-        self._check(trial.vector)
+        self._space.check(trial.vector)
         self.evidence.add(trial.vector, trial.repetition, outcome)
         self._state = None
 
@@ -103,17 +115,15 @@ class Engine:
             return self._missing_runs([self.good, self.bad], busy)[:count]
         vectors = choose(
             self.axes,
-            state.brackets,
+            [*state.brackets, *state.milestone_brackets],
             state.set_questions,
             self.evidence,
             (trial.vector for trial in busy),
             count,
         )
         trials = [Trial(vector, 0) for vector in vectors]
-        if len(trials) < count:
-            confirming = self._missing_runs(state.doubtful, busy)
-            trials += confirming[: count - len(trials)]
-        return trials
+        confirming = self._wanted_runs([*state.doubtful, *self._unasked(state.clearing)], busy)
+        return trials + confirming[: count - len(trials)]
 
     def state(self) -> State:
         """What is known now."""
@@ -123,34 +133,11 @@ class Engine:
 
     def anomalies(self) -> tuple[Anomaly, ...]:
         """Events that changed and changed back, as far as the evidence shows."""
-        found: dict[tuple[Vector, Vector, Vector], list[str]] = defaultdict(list)
-        vectors = list(self.evidence.vectors())
-        for events in self.classes():
-            value = {v: self.evidence.value(v, events[0]) for v in vectors}
-            witness = _came_back(vectors, value)
-            if witness is not None:
-                found[witness].extend(events)
-        return tuple(
-            Anomaly(tuple(events), (low, high), middle)
-            for (low, middle, high), events in found.items()
-        )
+        return anomalies_in(self.evidence)
 
     def classes(self) -> list[tuple[str, ...]]:
-        """Events grouped so that the members of a group agree in every observation.
-
-        Two events agree when their digests are equal between the same pairs of vectors;
-        the digests themselves differ, of course.
-        """
-        vectors = list(self.evidence.vectors())
-        names = dict.fromkeys(name for v in vectors for name in self.evidence.events(v) or ())
-        columns = [self.evidence.events(v) or {} for v in vectors]
-        groups: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
-        for name in names:
-            seen: dict[str, int] = {}
-            groups[
-                tuple(seen.setdefault(column.get(name, ABSENT), len(seen)) for column in columns)
-            ].append(name)
-        return [tuple(events) for events in groups.values()]
+        """Events grouped so that the members of a group agree in every observation."""
+        return classes_of(self.evidence)
 
     def verdict(self, vector: Vector) -> Verdict | None:
         """The verdict on a vector against the good end; None while nothing is known."""
@@ -166,11 +153,7 @@ class Engine:
 
     def changed_events(self, vector: Vector) -> tuple[str, ...]:
         """Events whose digest on this vector is not the good end's, in trace order."""
-        here, good = self.evidence.events(vector), self.evidence.events(self.good)
-        if here is None or good is None:
-            return ()
-        names = dict.fromkeys([*good, *here])
-        return tuple(n for n in names if here.get(n, ABSENT) != good.get(n, ABSENT))
+        return self.evidence.differing(self.good, vector)
 
     # The state
 
@@ -178,22 +161,38 @@ class Engine:
         problem = self._end_problem()
         if problem is not None or not self._ends_known():
             inside = sum(axis.top - 1 for axis in self.axes)
-            return State(problem, (), (), (), (), inside, 0, problem is not None)
+            return State(problem, trials_left_at_most=inside, settled=problem is not None)
         progress = [
-            (events, ClassSearch(self.axes, self.evidence, events).run())
+            (events, ClassSearch(self._space, self.evidence, events).run())
             for events in self.classes()
             if self.evidence.value(self.good, events[0]) != self.evidence.value(self.bad, events[0])
         ]
         findings = _gathered(progress)
-        brackets = tuple(b for _, p in progress for b in p.brackets)
-        questions = tuple(q for _, p in progress for q in p.set_questions)
-        doubtful = self._unconfirmed(findings)
-        if not (brackets or questions):
-            doubtful += self._strange()
-        repeats = len(self._missing_runs(doubtful, set()))
-        left = self._trials_left_at_most(brackets, questions)
-        settled = not (brackets or questions or repeats)
-        return State(None, findings, brackets, questions, tuple(doubtful), left, repeats, settled)
+        brackets = [bracket for _, one in progress for bracket in one.brackets]
+        questions = [question for _, one in progress for question in one.set_questions]
+        searching = bool(brackets or questions)
+        doubtful = self._unconfirmed(findings) + ([] if searching else self._strange())
+        last = Clearing()
+        if not searching and not self._wanted_runs(doubtful):
+            findings = proven(self._space, self.evidence, findings)
+            last = clearing(self._space, self.evidence, findings)
+            doubtful += self._unbelieved(last)
+        repeats = len(self._wanted_runs(doubtful))
+        settled = not (searching or repeats or self._unasked(last.vector))
+        left = 0 if settled else self._trials_left_at_most(brackets, questions)
+        return State(
+            findings=findings,
+            brackets=tuple(b for b in brackets if isinstance(b, Bracket)),
+            milestone_brackets=tuple(b for b in brackets if isinstance(b, MilestoneBracket)),
+            set_questions=tuple(questions),
+            doubtful=tuple(doubtful),
+            clearing=last.vector,
+            cleared=last.cleared,
+            uncleared=last.uncleared,
+            trials_left_at_most=left,
+            repeats_left=repeats,
+            settled=settled,
+        )
 
     def _end_problem(self) -> EndProblem | None:
         for side, vector in (("good", self.good), ("bad", self.bad)):
@@ -208,21 +207,44 @@ class Engine:
         return None
 
     def _ends_known(self) -> bool:
-        return not self._missing_runs([self.good, self.bad], set())
+        return not self._missing_runs([self.good, self.bad])
 
     def _unconfirmed(self, findings: Iterable[Finding]) -> list[Vector]:
         """Sides of findings whose digests too few processes have seen.
 
         A digest that came from two processes repeats itself, be it in two runs of one vector
-        or in one run each of two. A vector that was never run confirms nothing.
+        or in one run each of two. A vector that was never run confirms nothing, and one that
+        cannot run never will.
         """
+        sides = (
+            (finding, vector)
+            for finding in findings
+            for vector, culprit in [
+                (finding.at, None),
+                *zip(finding.without, finding.culprits, strict=True),
+            ]
+            if culprit is None or not culprit.bound.inseparable
+        )
         unconfirmed = {
             vector
-            for finding in findings
-            for vector in (finding.at, *finding.without)
-            if self.sightings(finding, vector) < self._repetitions
+            for finding, vector in sides
+            if self.evidence.failure(vector) is None
+            and self.sightings(finding, vector) < self._repetitions
         }
         return sorted(unconfirmed)
+
+    def _unbelieved(self, last: Clearing) -> list[Vector]:
+        """The last question, if its answer has digests that too few processes have seen."""
+        if last.vector is None:
+            return []
+        seen = (
+            self.evidence.sightings(event, self.evidence.value(last.vector, event))
+            for event in last.uncleared
+        )
+        return [last.vector] if min(seen, default=self._repetitions) < self._repetitions else []
+
+    def _unasked(self, vector: Vector | None) -> list[Vector]:
+        return [] if vector is None or self.evidence.observed(vector) else [vector]
 
     def _strange(self) -> list[Vector]:
         """Vectors at which events differ from those below and above them alike.
@@ -241,7 +263,18 @@ class Engine:
             for event in finding.events
         )
 
-    def _missing_runs(self, vectors: Iterable[Vector], busy: Set[Trial]) -> list[Trial]:
+    def _wanted_runs(
+        self, vectors: Iterable[Vector], busy: Set[Trial] = frozenset()
+    ) -> list[Trial]:
+        """Runs that doubtful vectors want: one of what was never run, else all that are missing."""
+        wanted = list(vectors)
+        tried = [vector for vector in wanted if self.evidence.observed(vector)]
+        first = (Trial(vector, 0) for vector in wanted if vector not in tried)
+        return [trial for trial in first if trial not in busy] + self._missing_runs(tried, busy)
+
+    def _missing_runs(
+        self, vectors: Iterable[Vector], busy: Set[Trial] = frozenset()
+    ) -> list[Trial]:
         """Runs that are still wanted, so that every vector has repeated itself.
 
         A vector that failed once is not tried for ever: its failure is part of the answer.
@@ -256,31 +289,23 @@ class Engine:
         return missing
 
     def _trials_left_at_most(
-        self, brackets: Sequence[Bracket], questions: Sequence[SetQuestion]
+        self, brackets: Iterable[Bracket | MilestoneBracket], questions: Iterable[SetQuestion]
     ) -> int:
         """Vectors that may still have to be run.
 
         Exact as a bound on one axis: no point outside an open bracket is ever asked for. On
-        several axes it supposes that every class changes once.
+        several axes it supposes that every class changes once and that every mixture runs.
         """
-        points = {
-            bracket_vector(bracket, point)
-            for bracket in brackets
-            for point in untried_points(bracket, self.evidence)
-        }
         inside = sum(axis.top - 1 for axis in self.axes)
-        sets = 0
-        for question in questions:
-            suspects = len(question.suspects)
-            sets += 2 * suspects + suspects.bit_length() + inside
-        return len(points) + sets
-
-    def _check(self, vector: Vector) -> None:
-        fits = len(vector) == len(self.axes) and all(
-            0 <= point <= axis.top for point, axis in zip(vector, self.axes, strict=True)
-        )
-        if not fits:
-            raise ValueError(f"{vector} does not lie on the axes")
+        points, left = set(), int(len(self.axes) > 1)
+        suspects = [len(question.suspects) for question in questions]
+        for bracket in brackets:
+            points |= {bracket.vector(p) for p in untried_points(bracket, self.evidence)}
+            if isinstance(bracket, MilestoneBracket):
+                suspects.append(len(moved_between(bracket.stacks[0], bracket.stacks[-1])))
+        for count in suspects:
+            left += 2 * count + count.bit_length() + inside
+        return len(points) + left
 
 
 def _gathered(progress: Iterable[tuple[tuple[str, ...], Progress]]) -> tuple[Finding, ...]:
@@ -293,26 +318,7 @@ def _gathered(progress: Iterable[tuple[tuple[str, ...], Progress]]) -> tuple[Fin
         for step in one.steps:
             events[step].extend(names)
     found = [
-        Finding(step.culprits, step.at, step.without, tuple(names))
+        Finding(step.culprits, step.at, step.without, tuple(names), step.before)
         for step, names in events.items()
     ]
     return tuple(sorted(found, key=lambda finding: (finding.at, finding.key)))
-
-
-def _came_back(
-    vectors: Sequence[Vector], value: Mapping[Vector, str]
-) -> tuple[Vector, Vector, Vector] | None:
-    """Three vectors, each above the one before, of which only the middle one differs."""
-    for low in vectors:
-        above = [v for v in vectors if v != low and _below(low, v)]
-        for high in above:
-            if value[high] != value[low]:
-                continue
-            for middle in above:
-                if value[middle] not in (value[low], UNSTABLE) and _below(middle, high):
-                    return low, middle, high
-    return None
-
-
-def _below(low: Vector, high: Vector) -> bool:
-    return all(a <= b for a, b in zip(low, high, strict=True))

@@ -49,6 +49,14 @@ class Evidence:
         assert merged is not None, "value() is for vectors that ran"
         return merged.get(event, ABSENT)
 
+    def differing(self, reference: Vector, vector: Vector) -> tuple[str, ...]:
+        """Events whose digests differ between two vectors, in trace order; none if one failed."""
+        here, there = self.events(vector), self.events(reference)
+        if here is None or there is None:
+            return ()
+        names = dict.fromkeys([*there, *here])
+        return tuple(n for n in names if here.get(n, ABSENT) != there.get(n, ABSENT))
+
     def failure(self, vector: Vector) -> tuple[Verdict, str] | None:
         """Verdict and reason of a vector of which a repetition did not run to its end."""
         outcome = self.first_failed(vector)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bitsect.bisect.engine.vectors import Vector as Vector
+from bitsect.bisect.engine.vectors import replaced
 from bitsect.bisect.verdicts import FAILURES, Verdict
-
-#: One index per axis, 0 at the good end. The good stack is all zeros.
-Vector = tuple[int, ...]
 
 #: The digest of an event that a trace does not contain. A value like any other: an event
 #: that appears or vanishes is a change.
@@ -21,12 +20,15 @@ class Axis(msgspec.Struct, frozen=True):
 
     :param odds: how likely a change is at each step from one point to the next, relative to
         the other steps; equally likely if empty. Decides what an answer costs, never the answer.
+    :param touched: whether the probe was seen to use the component. What it used is suspected
+        before all else; that too decides costs alone.
     :raises ValueError: fewer than two points, a point twice, or odds that do not fit them.
     """
 
     component: str
     points: tuple[str, ...]
     odds: tuple[int, ...] = ()
+    touched: bool = True
 
     def __post_init__(self) -> None:
         if len(self.points) < 2:
@@ -76,12 +78,16 @@ class Bound(msgspec.Struct, frozen=True):
     ``exact``: the point just below was run and does not show the change. Otherwise the
     points ``blocked`` could not be run, and the change lies somewhere above ``below``: the
     nearest lower point that is not among them, or the component's good end.
+
+    ``inseparable``: not even where the step starts did the others run without this component,
+    so it could only be moved together with them. It may be a culprit, or needed by one.
     """
 
     exact: bool
     below: str
     blocked: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    inseparable: bool = False
 
 
 class Culprit(msgspec.Struct, frozen=True):
@@ -97,18 +103,33 @@ class Finding(msgspec.Struct, frozen=True):
     """One explained change: events that part together, and the step that parts them.
 
     ``without`` holds, per culprit, the vector with that culprit alone taken back: there the
-    events are as they were at the step's good side. ``at`` is the minimal failing vector.
+    events are as they were at the step's good side, or else the culprit's bound says why that
+    is not known. ``at`` is the minimal failing vector. ``before`` is one at the step's good
+    side: of ``without`` if any ran, else the stack that the step starts from.
+
+    ``sufficient``: whether the good end with these components at their bad points, and nothing
+    else, has other digests than the good end, in all of the events. ``necessary``: whether the
+    bad end with the culprits of all findings at their good points has the good end's digests
+    again, in all of the events. Both are None where that was not run to its end.
     """
 
     culprits: tuple[Culprit, ...]
     at: Vector
     without: tuple[Vector, ...]
     events: tuple[str, ...]
+    before: Vector
+    sufficient: bool | None = None
+    necessary: bool | None = None
 
     @property
     def exact(self) -> bool:
         """Whether every culprit is pinned to two adjacent points."""
         return all(culprit.bound.exact for culprit in self.culprits)
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """Components that could only be moved together; their bounds have the reasons."""
+        return tuple(c.component for c in self.culprits if c.bound.inseparable)
 
     @property
     def key(self) -> tuple[tuple[str, str, str], ...]:
@@ -129,6 +150,38 @@ class Bracket(msgspec.Struct, frozen=True):
     def inside(self) -> int:
         """Number of points strictly between the ends."""
         return self.high - self.low - 1
+
+    def vector(self, point: int) -> Vector:
+        """The vector that tries one point."""
+        return replaced(self.context, self.axis, point)
+
+
+class MilestoneBracket(msgspec.Struct, frozen=True):
+    """Where an open class is being searched: along whole stacks, of which the first shows the
+    digest of the step's good side, the last another one, and those between are not all known.
+    """
+
+    events: tuple[str, ...]
+    stacks: tuple[Vector, ...]
+
+    @property
+    def low(self) -> int:
+        """Index of the first stack."""
+        return 0
+
+    @property
+    def high(self) -> int:
+        """Index of the last stack."""
+        return len(self.stacks) - 1
+
+    @property
+    def inside(self) -> int:
+        """Number of stacks strictly between the ends."""
+        return len(self.stacks) - 2
+
+    def vector(self, point: int) -> Vector:
+        """The stack with this index."""
+        return self.stacks[point]
 
 
 class SetQuestion(msgspec.Struct, frozen=True):

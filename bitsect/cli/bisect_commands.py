@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +10,32 @@ import typer
 
 from bitsect.bisect import report as documents
 from bitsect.bisect.findings import Answer, answer_of
-from bitsect.bisect.laboratory import Laboratory
-from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
+from bitsect.bisect.laboratory import PROBE_TIMEOUT
+from bitsect.bisect.question import PointOptions, ordered_ends
 from bitsect.bisect.session import SessionDriver
 from bitsect.cli import tables
 from bitsect.cli.console import explain_what_is_kept
-from bitsect.cli.options import ALL_ARMS, Arms, Json, Pre, PythonPath, Seed, probe_options
+from bitsect.cli.options import (
+    ALL_ARMS,
+    Arms,
+    Gpus,
+    IpcHost,
+    Json,
+    Memlock,
+    Memory,
+    Pre,
+    Processes,
+    PythonPath,
+    Seed,
+    StackLimit,
+    Timeout,
+    container_options,
+    probe_options,
+)
 from bitsect.cli.output import json_text, print_json, print_text, require_place_for, write_file
 from bitsect.cli.progress import reporter_for_console
+from bitsect.cli.searches import Asked, Between, prepared
 from bitsect.cli.workshop import Workshop
-from bitsect.images.catalogue import pip_axis_points
 from bitsect.images.reference import parse_reference
 
 SessionNumber = Annotated[
@@ -60,6 +75,25 @@ def start(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew and use nothing observed earlier.")
     ] = False,
+    via: Annotated[
+        list[str] | None,
+        typer.Option("--via", metavar="REF", help="An image between the two; may be repeated."),
+    ] = None,
+    tags: Annotated[
+        str | None,
+        typer.Option(
+            "--tags",
+            metavar="PATTERN",
+            help="Images between the two: tags of the good one's repository, by age.",
+        ),
+    ] = None,
+    timeout: Timeout = PROBE_TIMEOUT,
+    gpus: Gpus = "",
+    ipc_host: IpcHost = False,
+    memory: Memory = None,
+    processes: Processes = None,
+    memlock: Memlock = None,
+    stack: StackLimit = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -67,39 +101,29 @@ def start(
 
     The same command goes on where it was stopped.
 
+    Example: `bisect start good:train:2026.10 bad:train:2026.11 --tags '2026.*'`
+
     Example: `bisect start good:venv:before.txt bad:venv:torch==2.13.0,numpy==2.4.6`
     """
-    references = [parse_reference(end) for end in ends]
-    ordered_ends(references)
-    options = probe_options(arms, seed)
-    workshop = Workshop(python, allow_builds=builds, prereleases=pre)
-    with workshop.store() as store, reporter_for_console(quiet) as reporter:
-        reporter.stage("resolving both ends")
-        laboratory = Laboratory(
-            workshop.venv,
-            workshop.payload,
-            store,
-            options,
-            workshop.scratch_root,
-            phase=reporter.trial_phase,
+    asked = Asked(
+        references=[parse_reference(end) for end in ends],
+        between=Between(tuple(via or ()), tags),
+        points=PointOptions(prereleases=pre, yanked=yanked, builds=builds),
+        probe=probe_options(arms, seed),
+        timeout=timeout,
+    )
+    ordered_ends(asked.references)
+    workshop = Workshop(
+        python,
+        allow_builds=builds,
+        prereleases=pre,
+        containers=container_options(gpus, ipc_host, memory, processes, memlock, stack),
+    )
+    with workshop.store() as store, reporter_for_console(quiet) as reporter, workshop:
+        search = prepared(asked, workshop, store, reporter.stage, reporter.trial_phase)
+        driver = SessionDriver(
+            search.question, search.mixer, search.laboratory, store, reporter, workers
         )
-        question = ask_question(
-            references,
-            workshop.venv,
-            partial(
-                pip_axis_points,
-                interpreter=workshop.interpreter,
-                settings=workshop.settings,
-                prereleases=pre,
-                yanked=yanked,
-                sdists=builds,
-            ),
-            PointOptions(prereleases=pre, yanked=yanked, builds=builds),
-            workshop.payload.digest,
-            tuple(options.arguments("OUT")[1:]),
-            laboratory.circumstances,
-        )
-        driver = SessionDriver(question, workshop.venv, laboratory, store, reporter, workers)
         try:
             session = driver.run(again=fresh)
         except KeyboardInterrupt:

@@ -24,7 +24,12 @@ from bitsect.images.errors import (
     UnknownVersion,
     UnresolvedError,
 )
-from bitsect.images.manifest_errors import CanonicalError, InventoryError, ManifestError
+from bitsect.images.manifest_errors import (
+    CanonicalError,
+    InventoryError,
+    ManifestError,
+    RebuildError,
+)
 from bitsect.images.runtime.errors import ProgramError, SessionClosedError
 from bitsect.probes.errors import (
     BitsectError,
@@ -133,6 +138,11 @@ def _(error: InfrastructureError) -> str:
                 f"no package index can be reached: {error.detail}. Check the network and"
                 " `pip config list`, then run the same command again: nothing is lost."
             )
+        case "engine":
+            return (
+                f"INFRA: the container engine cannot be used: {error.detail}. Start it, or name"
+                " another one in DOCKER_HOST, then run the same command again: nothing is lost."
+            )
         case "disk":
             return (
                 f"no space is left on the disk: {error.detail}. Free some, or set BITSECT_DATA,"
@@ -160,6 +170,26 @@ def _(error: ManifestError) -> str:
 @_explains(InventoryError)
 def _(error: InventoryError) -> str:
     return f"no inventory of {error.reference}: {error.reason}. {error.tail}"
+
+
+@_explains(RebuildError)
+def _(error: RebuildError) -> str:
+    needs = _listed(error.needs)
+    match error.obstacle:
+        case "host":
+            return (
+                f"{error.reference} is the Python that was running when it was pinned, and nothing"
+                " says how to make that again. `bitsect verify` looks at the one that runs now."
+            )
+        case "recipe":
+            return (
+                f"{error.reference} is a hybrid, which is made again from its images ({needs})."
+                " Pull or load them, then run the same command again."
+            )
+    return (
+        f"the image of {error.reference} is not here and cannot be pulled ({needs}). Load it, or"
+        " name a stack to compare with: `bitsect verify MANIFEST REF`."
+    )
 
 
 @_explains(CanonicalError)
@@ -261,6 +291,18 @@ def _(error: UnusableEnds) -> str:
     match error.reason:
         case "same":
             return f"good and bad are the same stack: {given} install the same versions."
+        case "image":
+            return (
+                f"nothing to bisect: good and bad are the same image: {given} have one config"
+                " digest."
+            )
+        case "noise":
+            return (
+                f"nothing to bisect: {given} differ only in what cannot change a bit, such as"
+                " documentation and logs. `bitsect diff` lists it."
+            )
+        case "twice":
+            return f"{given} stands at two places of the chain. Name each image once, in order."
         case "builds":
             return (
                 f"{error.references[0]} has the same version in both stacks, but in other builds,"
@@ -269,9 +311,8 @@ def _(error: UnusableEnds) -> str:
         case "sides":
             return f"a search needs two references, one good:REF and one bad:REF, not {given}."
     return (
-        f"a search mixes virtual environments: both references must be venv:, not {given}."
-        " `bitsect probe` and `bitsect diff` also take host:. NAME:TAG would be a container"
-        " image, which this version cannot start."
+        f"a search needs two images, NAME:TAG, or two virtual environments, venv:, not {given}."
+        " `bitsect probe` and `bitsect diff` also take host:."
     )
 
 

@@ -1,4 +1,4 @@
-"""`bitsect pin` and `bitsect diff`."""
+"""`bitsect pin`, `diff`, `verify` and `rebuild`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,35 @@ from bitsect.cli.output import print_json, print_text, require_place_for
 from bitsect.cli.workshop import Workshop
 from bitsect.images import manifest as manifests
 from bitsect.images.differences import diff_manifests
+from bitsect.images.drift import drift_of
 from bitsect.images.manifest import Manifest
+from bitsect.images.pinning import Pinner
+from bitsect.images.rebuilding import (
+    Found,
+    found_again,
+    rebuilt,
+    verified,
+    with_its_name_checked,
+)
 from bitsect.images.reference import parse_reference
-from bitsect.images.runner import take_inventory
+from bitsect.images.stack_source import StackSource, source_of
 
 #: Exit status when two stacks differ in more than noise.
 DIFFERENT = 1
+#: Exit status when it cannot be told whether a stack is as it was pinned.
+UNKNOWN = 2
+
+_STATUS = {"same": 0, "drift": DIFFERENT, "unknown": UNKNOWN}
+
+ManifestFile = Annotated[Path, typer.Argument(metavar="MANIFEST", help="What `bitsect pin` wrote.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
     app.command()(pin)
     app.command()(diff)
+    app.command()(verify)
+    app.command()(rebuild)
 
 
 def pin(
@@ -38,13 +55,14 @@ def pin(
 ) -> int:
     """Write down everything that a stack's bits depend on, with digests.
 
-    Every installed file is compared with the hash that its package recorded.
+    Every installed file is compared with the hash that its package recorded. An image in which
+    nothing starts is read from its files.
 
     Example: `bitsect pin venv:torch==2.13.0,numpy==2.4.6 -o stack.yaml`
     """
     if output is not None:
         require_place_for(output)
-    pinned = _pinned(Workshop(python), reference, deep=True)
+    pinned = _taken(Workshop(python), reference, deep=True)
     if output is not None:
         pinned.save(output)
     if as_json:
@@ -67,7 +85,7 @@ def diff(
     Example: `bitsect diff manifest:before.yaml manifest:after.yaml`
     """
     workshop = Workshop(python)
-    differences = diff_manifests(_pinned(workshop, first), _pinned(workshop, second))
+    differences = diff_manifests(_taken(workshop, first), _taken(workshop, second))
     if as_json:
         print_json(differences)
     else:
@@ -75,16 +93,88 @@ def diff(
     return DIFFERENT if any(not difference.noise for difference in differences) else 0
 
 
-def _pinned(workshop: Workshop, text: str, *, deep: bool = False) -> Manifest:
+def verify(
+    manifest: ManifestFile,
+    reference: Annotated[
+        str | None,
+        typer.Argument(metavar="REF", help="The stack to look at; the pinned one if absent."),
+    ] = None,
+    python: PythonPath = None,
+    as_json: Json = False,
+) -> int:
+    """Look at a pinned stack again and name everything that is not as it was pinned.
+
+    Ends with 0 if all is as it was, 1 if something has drifted, and 2 if it cannot be told.
+
+    Example: `bitsect verify stack.yaml`
+    """
+    pinned = manifests.load(manifest)
+    if reference is not None:
+        now = _taken(Workshop(python), reference, deep=True)
+        drift = drift_of(pinned, now, parse_reference(reference).text)
+    else:
+        source = source_of(pinned, manifest)
+        workshop = _workshop(source, python)
+        found = with_its_name_checked(source, _found(source, workshop))
+        drift = verified(pinned, found, _pinner(workshop))
+    if as_json:
+        print_json(drift)
+    else:
+        tables.print_drift(drift)
+    return _STATUS[drift.outcome]
+
+
+def rebuild(
+    manifest: ManifestFile,
+    python: PythonPath = None,
+    builds: Annotated[
+        bool, typer.Option("--builds", help="Releases without a wheel are built from source.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Make a pinned stack again and verify it.
+
+    An environment is built from the recorded lock; an image is found by its digest, or pulled.
+    Ends as `bitsect verify` does.
+
+    Example: `bitsect rebuild stack.yaml`
+    """
+    pinned = manifests.load(manifest)
+    source = source_of(pinned, manifest)
+    workshop = _workshop(source, python, builds=builds)
+    made = rebuilt(pinned, _found(source, workshop), _pinner(workshop))
+    if as_json:
+        print_json(made)
+    else:
+        print_text(made.python or made.image or "")
+        tables.print_drift(made.drift)
+    return _STATUS[made.drift.outcome]
+
+
+def _workshop(source: StackSource, python: Path | None, *, builds: bool = False) -> Workshop:
+    """One whose environments stand on the Python that a stack was pinned on, if it is here."""
+    recorded = source.python if source.lock is not None else None
+    if python is None and recorded is not None and Path(recorded.path).exists():
+        python = Path(recorded.path)
+    return Workshop(python, allow_builds=builds)
+
+
+def _found(source: StackSource, workshop: Workshop) -> Found:
+    console.print(f"getting {source.reference} again", markup=False)
+    return found_again(source, workshop)
+
+
+def _taken(workshop: Workshop, text: str, *, deep: bool = False) -> Manifest:
+    """The manifest of whatever a reference names."""
     reference = parse_reference(text)
     if reference.kind == "manifest":
         assert reference.file is not None, "a reference to a manifest names its file"
         return manifests.load(reference.file)
     runtime = workshop.runtime(reference)
-    console.print(f"taking the inventory of {reference.text}", markup=False)
-    handle = runtime.ensure(runtime.resolve(reference))
-    try:
-        with runtime.open(handle) as session:
-            return take_inventory(session, workshop.payload, warm_up=True, deep=deep)
-    finally:
-        handle.release()
+    return _pinner(workshop).manifest(runtime, runtime.resolve(reference), deep=deep)
+
+
+def _pinner(workshop: Workshop) -> Pinner:
+    return Pinner(
+        workshop.payload, workshop.contents, lambda words: console.print(words, markup=False)
+    )

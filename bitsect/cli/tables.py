@@ -12,8 +12,12 @@ from bitsect.bisect.compare import Comparison
 from bitsect.bisect.findings import Answer, FoundChange
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.report import bound_text, step_text, summary
-from bitsect.bisect.wording import label_of, operations_of, operations_text
+from bitsect.bisect.wording import label_of, operations_of, operations_text, short, shown
 from bitsect.images.differences import Difference
+from bitsect.images.drift import Drift
+
+#: Columns that a step may take on a line of its own.
+WIDEST_STEP = 28
 
 
 def print_answer(answer: Answer) -> None:
@@ -23,7 +27,9 @@ def print_answer(answer: Answer) -> None:
     if answer.findings:
         table = Table(header_style="bold")
         table.add_column("#")
-        table.add_column("step", no_wrap=len(answer.findings[0].culprits) == 1)
+        steps = [text for found in answer.findings for text in _steps(found)]
+        wide = max(map(len, steps)) > WIDEST_STEP
+        table.add_column("step", no_wrap=not wide, max_width=WIDEST_STEP, overflow="fold")
         table.add_column("operations", overflow="fold", ratio=1)
         table.add_column("events", justify="right")
         table.add_column("runs", no_wrap=True)
@@ -42,6 +48,11 @@ def print_answer(answer: Answer) -> None:
         out.print(Text("Every change is confirmed by SHA-256 of the bytes on both sides."))
     scan = f"; a linear scan of these releases takes {answer.scan}" if answer.scan else ""
     out.print(Text(f"{len(answer.trials)} trials{scan}."))
+    if answer.innocent:
+        out.print(Text(innocent_text(answer)), soft_wrap=True)
+    if answer.unexplained:
+        what = operations_text(operations_of(answer.unexplained))
+        out.print(Text(f"changed although no culprit was moved: {what}"), soft_wrap=True)
     for text in answer.came_back:
         out.print(Text(f"changed and changed back, not counted above: {text}"), soft_wrap=True)
     for where, what in answer.open_brackets:
@@ -128,6 +139,44 @@ def print_differences(differences: Iterable[Difference]) -> None:
     )
 
 
+def print_drift(drift: Drift) -> None:
+    """What of a stack is not as it was pinned, noise too; of the evidence only how much."""
+    out = _out()
+    shown = [each for each in drift.differences if each.layer != "evidence"]
+    if shown:
+        table = _table("component", "layer", "pinned", "now", "")
+        for difference in shown:
+            table.add_row(
+                Text(difference.component),
+                difference.layer,
+                Text(difference.before or "absent"),
+                Text(difference.after or "absent"),
+                "noise" if difference.noise else "",
+            )
+        out.print(table)
+    noise = sum(difference.noise for difference in drift.differences)
+    changed = len(drift.differences) - noise
+    match drift.outcome:
+        case "drift":
+            counted = "1 component is" if changed == 1 else f"{changed} components are"
+            said = f"{counted} not as pinned in {drift.reference}"
+        case "unknown":
+            said = (
+                f"not seen of {drift.reference}: {', '.join(drift.unseen)}; the rest is as pinned"
+            )
+        case "same":
+            said = f"{drift.reference} is as pinned"
+    beside = f"; noise: {noise}" if noise else ""
+    out.print(Text(f"{said}{beside}."), soft_wrap=True)
+
+
+def innocent_text(answer: Answer) -> str:
+    """Which components changed nothing."""
+    count = len(answer.innocent)
+    word = "1 other difference" if count == 1 else f"{count} other differences"
+    return f"{word} changed no bit: {short(map(shown, answer.innocent), 12)}."
+
+
 def left_text(trials: int, repeats: int, axes: int) -> str:
     """What may still have to run. The number is a bound on one axis, an estimate on several."""
     amount = "at most" if axes == 1 else "about"
@@ -137,8 +186,10 @@ def left_text(trials: int, repeats: int, axes: int) -> str:
 def _steps(found: FoundChange) -> Iterable[str]:
     for culprit in found.culprits:
         yield step_text(culprit)
-        if not culprit.bound.exact:
+        if culprit.component not in found.together and not culprit.bound.exact:
             yield bound_text(culprit)
+    if found.together:
+        yield "only together: no mixture of these runs"
 
 
 def _digest_text(digest: str | None) -> str:

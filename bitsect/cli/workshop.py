@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO, Self, cast
 
 from bitsect.bisect.errors import NoSession
 from bitsect.bisect.store import Store, data_root
+from bitsect.images.contents.axes import axes_between
+from bitsect.images.contents.cache import ContentsCache
+from bitsect.images.contents.model import Contents
+from bitsect.images.contents.reader import read_contents
 from bitsect.images.environments import EnvironmentCache, default_cache_root
 from bitsect.images.errors import BadReference
+from bitsect.images.image_identity import ImageIdentity
 from bitsect.images.interpreter import Interpreter, describe_interpreter
+from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.payload import Payload, staged_probe
 from bitsect.images.pip_settings import PipSettings, read_pip_settings
 from bitsect.images.reference import Reference
 from bitsect.images.resolver import Resolver
+from bitsect.images.runtime.docker.engine import Engine
+from bitsect.images.runtime.docker.files import exported
+from bitsect.images.runtime.docker.limits import ContainerOptions
+from bitsect.images.runtime.docker.mixing import MixingRuntime
+from bitsect.images.runtime.docker.runtime import DockerRuntime
+from bitsect.images.runtime.docker.tags import TagsFound, tags_between
 from bitsect.images.runtime.host import HostRuntime
-from bitsect.images.runtime.protocol import Runtime
+from bitsect.images.runtime.protocol import Runtime, Stack
 from bitsect.images.runtime.venv import VenvRuntime
 
 
@@ -27,6 +40,7 @@ class Workshop:
     :param python: the interpreter for virtual environments; this one if None.
     :param allow_builds: releases without a wheel are built from source.
     :param prereleases: pre-releases may be chosen.
+    :param containers: how the containers of images are run.
     """
 
     def __init__(
@@ -35,10 +49,22 @@ class Workshop:
         *,
         allow_builds: bool = False,
         prereleases: bool = False,
+        containers: ContainerOptions | None = None,
     ) -> None:
+        self._containers = containers
         self._python = python
         self._allow_builds = allow_builds
         self._prereleases = prereleases
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the engine, if it was used."""
+        images = self.__dict__.get("images")
+        if images is not None:
+            images.close()
+            images.engine.close()
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -77,6 +103,44 @@ class Workshop:
         )
         return VenvRuntime(self.interpreter, self.settings, cache, resolver)
 
+    @cached_property
+    def images(self) -> DockerRuntime:
+        """The runtime of images.
+
+        :raises InfrastructureError: no engine can be used.
+        """
+        engine = Engine.connect()
+        return DockerRuntime(engine, self.payload, default_cache_root(), self._containers)
+
+    def contents(self, stack: Stack) -> Contents:
+        """The files of an image, read once and kept."""
+        image = _image(stack)
+
+        def read() -> Contents:
+            with exported(self.images.engine, image.engine_id, self.images.marks) as stream:
+                return read_contents(cast(BinaryIO, stream))
+
+        cache = ContentsCache(default_cache_root() / "contents")
+        return cache.get(image.config_digest, read)
+
+    def space(self, chain: Sequence[Stack]) -> ImageSpace:
+        """Everything that can be mixed from these images, good end first."""
+        images = [_image(stack) for stack in chain]
+        contents = [self.contents(stack) for stack in chain]
+        variables = [image.environment for image in images]
+        return ImageSpace(
+            images, contents, axes_between(list(zip(contents, variables, strict=True)))
+        )
+
+    def mixing(self, space: ImageSpace) -> MixingRuntime:
+        """The runtime of these images and their hybrids."""
+        return MixingRuntime(self.images, space)
+
+    def tagged_between(self, good: Stack, bad: Stack, pattern: str) -> TagsFound:
+        """Images of the good one's repository that were made between the two."""
+        ends = _image(good), _image(bad)
+        return tags_between(self.images.engine, ends[0].repository, pattern, *ends)
+
     def runtime(self, reference: Reference) -> Runtime:
         """The runtime that a reference asks for.
 
@@ -87,12 +151,10 @@ class Workshop:
                 return self.venv
             case "host":
                 return HostRuntime(self.scratch_root)
-        reason = (
-            "a manifest describes a stack, and can only be compared"
-            if reference.kind == "manifest"
-            else "NAME:TAG is a container image, which this version cannot start"
-        )
-        raise BadReference(reference.text, reason, ("venv:torch==2.13.0", "host:"))
+            case "image":
+                return self.images
+        reason = "a manifest describes a stack, and can only be compared"
+        raise BadReference(reference.text, reason, ("venv:torch==2.13.0", "host:", "NAME:TAG"))
 
     @contextmanager
     def store(self) -> Iterator[Store]:
@@ -117,3 +179,8 @@ class Workshop:
             yield store
         finally:
             store.close()
+
+
+def _image(stack: Stack) -> ImageIdentity:
+    assert stack.image is not None, "only images have contents"
+    return stack.image

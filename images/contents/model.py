@@ -9,6 +9,9 @@ from bitsect.images.layers import Record
 
 EntryKind = Literal["file", "link", "folder", "special"]
 
+#: Kind, permission bits, and digest or target: what two entries are compared by.
+Content = tuple[str, int, str | None]
+
 #: The point of a component that an image does not have.
 ABSENT = "absent"
 
@@ -19,7 +22,7 @@ class Elf(Record, frozen=True):
     :param needed: sonames that it asks for.
     :param provides: symbol versions that it defines, such as ``GLIBC_2.38``.
     :param requires: symbol versions that it asks for, as ``libc.so.6:GLIBC_2.38``.
-    :param search: folders of DT_RPATH, or else of DT_RUNPATH, as they stand in the file.
+    :param search: folders of DT_RUNPATH, or else of DT_RPATH, as they stand in the file.
     """
 
     build_id: str | None
@@ -51,8 +54,8 @@ class Entry(Record, frozen=True):
     elf: Elf | None = None
 
     @property
-    def content(self) -> tuple[str, int, str | None]:
-        """What two entries are compared by: kind, mode, and bytes or target."""
+    def content(self) -> Content:
+        """What it is compared by; owner and time are no part of it."""
         return (self.kind, self.mode, self.digest or self.target)
 
 
@@ -80,6 +83,8 @@ class Component(Record, frozen=True):
     :param needs: other components that it asks for by name, such as a package's Depends.
     :param locked: of these, the ones that it accepts in this very version alone.
     :param value: for ``env:``, the variable's value.
+    :param build: digest of the checksums that its installer left; None where it left none. Where
+        two images have the same build, a file that differs was edited by somebody else.
     """
 
     name: str
@@ -89,6 +94,7 @@ class Component(Record, frozen=True):
     needs: tuple[str, ...] = ()
     locked: tuple[str, ...] = ()
     value: str | None = None
+    build: str | None = None
 
 
 class State(Record, frozen=True):
@@ -98,6 +104,8 @@ class State(Record, frozen=True):
     :param digest: over content alone: equal for equal files, whoever lends them.
     :param donor: index of the first image of the chain that has it; None for a state that no
         image has (see `offer`) or that is made of nothing (absent, or a variable's value).
+    :param paths: files and links that go with it. Where the component is absent, these may be
+        those that other components have at its places, such as the links of an alternative.
     :param offer: what an index offers, such as ``pip:numpy==2.1.0``.
     """
 

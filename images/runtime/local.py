@@ -56,7 +56,7 @@ class LocalSession:
     def fresh_folder(self) -> str:
         """A folder below the session's own, gone when it is closed."""
         folder = self._scratch.path / f"folder{next(self._numbers)}"
-        with host_faults(folder):
+        with self._counted(str(folder)), host_faults(folder):
             folder.mkdir()
         return str(folder)
 

@@ -21,6 +21,7 @@ from typing import IO, Any, Literal
 
 from bitsect.images.runtime.errors import ProgramError, SessionClosedError
 from bitsect.images.runtime.protocol import DEFAULT_OUTPUT_LIMIT, Completed
+from bitsect.images.runtime.sink import Sink, write_all
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 # Only a program stuck inside the kernel outlives SIGKILL; its supervisor is not waited for
@@ -156,8 +157,8 @@ class _Watch:
         self._give_order()
         limit = self._program.output_limit
         with selectors.DefaultSelector() as selector:
-            selector.register(self._out, selectors.EVENT_READ, _Sink(stdout, limit).take)
-            selector.register(self._err, selectors.EVENT_READ, _Sink(stderr, limit).take)
+            selector.register(self._out, selectors.EVENT_READ, Sink(stdout, limit).take)
+            selector.register(self._err, selectors.EVENT_READ, Sink(stderr, limit).take)
             selector.register(self._report, selectors.EVENT_READ, self._take_report)
             if self._halt is not None:
                 selector.register(self._halt, selectors.EVENT_READ)
@@ -206,7 +207,7 @@ class _Watch:
         }
         assert self._supervisor.stdin is not None
         try:
-            _write_all(self._supervisor.stdin, json.dumps(order).encode() + b"\n")
+            write_all(self._supervisor.stdin, json.dumps(order).encode() + b"\n")
         except BrokenPipeError:
             # Its end shows as an empty report.
             return
@@ -233,24 +234,3 @@ class _Watch:
     def _close_control(self) -> None:
         assert self._supervisor.stdin is not None
         self._supervisor.stdin.close()
-
-
-class _Sink:
-    """A file that takes so many bytes and no more."""
-
-    def __init__(self, target: IO[bytes], limit: int) -> None:
-        self._target = target
-        self._left = limit
-
-    def take(self, piece: bytes) -> bool:
-        """Write what still fits; False if that was not all."""
-        fitting = piece[: self._left]
-        _write_all(self._target, fitting)
-        self._left -= len(fitting)
-        return len(fitting) == len(piece)
-
-
-def _write_all(stream: IO[bytes], data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(stream.fileno(), view) :]

@@ -13,22 +13,43 @@ from bitsect.bisect.verdicts import Verdict
 
 @dataclass(frozen=True)
 class World:
-    """Axes of given lengths, a digest for every event on every vector, and broken vectors."""
+    """Axes of given lengths, a digest for every event on every vector, and what cannot run.
+
+    :param broken: vectors that the resolver refuses.
+    :param crashes: says of a vector whether the probe dies on it.
+    :param touched: axes that the probe was seen to use; all of them if None.
+    """
 
     sizes: tuple[int, ...]
     digest: Mapping[str, Callable[[Vector], str]]
     broken: frozenset[Vector] = frozenset()
+    crashes: Callable[[Vector], bool] = lambda vector: False
+    milestones: tuple[Vector, ...] = ()
+    blocks: tuple[tuple[int, ...], ...] = ()
+    touched: frozenset[int] | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
         return tuple(
-            Axis(f"pip:package{i}", tuple(f"{i}.{p}" for p in range(size)))
+            Axis(
+                f"pip:package{i}",
+                tuple(f"{i}.{p}" for p in range(size)),
+                touched=self.touched is None or i in self.touched,
+            )
             for i, size in enumerate(self.sizes)
         )
+
+    def engine(self) -> Engine:
+        return Engine(self.axes, milestones=self.milestones, blocks=self.blocks)
+
+    def runs(self, vector: Vector) -> bool:
+        return vector not in self.broken and not self.crashes(vector)
 
     def outcome(self, trial: Trial) -> Outcome:
         if trial.vector in self.broken:
             return Outcome(failure=Verdict.UNRESOLVED, reason="no such combination")
+        if self.crashes(trial.vector):
+            return Outcome(failure=Verdict.CRASH, reason="SIGSEGV")
         return Outcome({name: digest(trial.vector) for name, digest in self.digest.items()})
 
     def vectors(self) -> Iterable[Vector]:
@@ -52,7 +73,7 @@ def play(
     limit: int = 5000,
 ) -> Played:
     """Run a session to its end. ``finish`` picks which of the running trials ends next."""
-    played = Played(Engine(world.axes))
+    played = Played(world.engine())
     running: list[Trial] = []
     for _ in range(limit):
         asked = played.engine.ask(workers - len(running), running)
@@ -64,6 +85,16 @@ def play(
         trial = running.pop(finish(running))
         played.engine.tell(trial, world.outcome(trial))
     raise AssertionError("the session does not end")
+
+
+def requires(*clauses: tuple[int, int, int, int]) -> Callable[[Vector], bool]:
+    """Crashes of mixtures: (a, i, b, j) means that a at i or above needs b at j or above."""
+    return lambda vector: any(vector[a] >= i and vector[b] < j for a, i, b, j in clauses)
+
+
+def inseparable(*groups: Sequence[int]) -> Callable[[Vector], bool]:
+    """Crashes of mixtures in which some axes of a group have left the good end, but not all."""
+    return lambda vector: any(len({vector[axis] > 0 for axis in group}) > 1 for group in groups)
 
 
 def staircase(values: Sequence[str]) -> Callable[[Vector], str]:

@@ -43,6 +43,7 @@ def example(kind: type[BitsectError]) -> BitsectError:
         "tuple[str, ...]": ("one", "two"),
         "tuple[int, ...]": (1, 2),
         "InfrastructureKind": "disk",
+        "RebuildObstacle": "image",
     }
     if kind is UnusableEnds:
         return UnusableEnds("sides", "venv:a", "venv:b")

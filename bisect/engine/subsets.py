@@ -1,0 +1,159 @@
+"""Minimal sets of units that show a change, where some mixtures cannot be run.
+
+The search first supposes that one unit is to blame, which costs the logarithm of their number.
+Where that is not so it finds one needed unit after another: the units that are known to be
+unchanged stay moved, so the one that makes the change show is needed beside them, and the next
+is searched among them.
+
+A mixture that cannot run is neither unchanged nor a culprit. Where a half cannot run, its
+complement and two other halves are tried: any two units that only run together lie on one
+side of at least one of them. Then come smaller and smaller parts. From the first failure on
+everything unchanged stays moved, so that whatever needs it can run. What could not be divided
+remains whole, and of the result is taken away, together, what could not be taken away alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bitsect.bisect.engine.asked import Asked, Unit
+
+#: Some units, in the order in which they are suspected.
+Units = tuple[Unit, ...]
+
+#: Groups that are tried for removal together, per unit that could not be removed alone.
+GROUPS_PER_UNIT = 3
+
+
+def minimal_set(asked: Asked, candidates: Units, fixed: Units = ()) -> Units:
+    """A small subset of the candidates that, moved with the fixed units, shows the change.
+
+    All candidates together with the fixed units show it. If the change is monotone and every
+    mixture runs, the result loses it when any one member is taken away.
+    """
+    one = _narrowed(asked, candidates, fixed, keep=False)
+    if asked.shows(fixed + one.suspects):
+        return one.suspects
+    found, pool = (one.suspects, one.beside) if one.proven else ((), one.shown)
+    while not asked.shows(fixed + found):
+        next_one = _narrowed(asked, pool, fixed + found, keep=True)
+        found += next_one.suspects
+        pool = next_one.beside
+    return found
+
+
+def without_needless(asked: Asked, units: Units) -> Units:
+    """The units less those that can be taken away, alone or together, with the change kept."""
+    kept = units
+    while True:
+        smaller = _one_less(asked, kept) or _group_less(asked, kept)
+        if smaller is None:
+            return kept
+        kept = smaller
+
+
+class _Narrowed(msgspec.Struct, frozen=True):
+    """As few suspects as could be reached.
+
+    :param beside: units that are unchanged without the suspects.
+    :param shown: the fewest units that were seen to show the change.
+    """
+
+    suspects: Units
+    beside: Units
+    shown: Units
+
+    @property
+    def proven(self) -> bool:
+        """Whether the suspects are known to be needed beside the others."""
+        return bool(self.beside) and {*self.suspects, *self.beside} == set(self.shown)
+
+
+def _narrowed(asked: Asked, pool: Units, context: Units, *, keep: bool) -> _Narrowed:
+    """Narrow the pool, which shows the change in this context, down to one suspect if possible.
+
+    :param keep: leave moved what is unchanged, instead of supposing that one unit is to blame.
+        Done in any case once a mixture could not be run.
+    """
+    suspects = shown = pool
+    beside: Units = ()
+    cuts, smaller = _cuts(suspects), False
+    while len(suspects) > 1:
+        cut = next(cuts, None)
+        if cut is None and not smaller:
+            break
+        if cut is None:
+            cuts, smaller = _cuts(suspects), False
+            continue
+        part = tuple(unit for unit in cut.part if unit in suspects)
+        if len(part) in (0, len(suspects)):
+            continue
+        answer = asked.shows(context + beside + part)
+        if answer is None:
+            keep = True
+            continue
+        if answer:
+            suspects, shown = part, beside + part
+        else:
+            beside += part if keep else ()
+            suspects = _less(suspects, part)
+        if answer or cut.half:
+            cuts, smaller = _cuts(suspects), False
+        else:
+            smaller = True
+    return _Narrowed(suspects, beside, shown)
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    """A part of some units; ``half`` if all of them are about to be cut anew after it."""
+
+    part: Units
+    half: bool
+
+
+def _cuts(units: Units) -> Iterator[_Cut]:
+    """Parts of some units, in the order in which they are tried: halves, then ever smaller."""
+    first, second = _split(units)
+    quarters = (*_split(first), *_split(second))
+    yield _Cut(first, True)
+    yield _Cut(second, True)
+    yield _Cut(quarters[0] + quarters[2], True)
+    yield _Cut(quarters[0] + quarters[3], True)
+    parts: Sequence[Units] = (first, second)
+    while parts := [smaller for part in parts if len(part) > 1 for smaller in _split(part)]:
+        yield from (_Cut(part, False) for part in parts)
+
+
+def _split(units: Units) -> tuple[Units, Units]:
+    """Two parts of some units: what was touched and what was not, or else two halves."""
+    touched = sum(unit.touched for unit in units)
+    cut = touched if 0 < touched < len(units) else len(units) // 2
+    return units[:cut], units[cut:]
+
+
+def _one_less(asked: Asked, kept: Units) -> Units | None:
+    fewer = (_less(kept, (unit,)) for unit in kept)
+    return next((rest for rest in fewer if asked.shows(rest)), None)
+
+
+def _group_less(asked: Asked, kept: Units) -> Units | None:
+    blocked = tuple(unit for unit in kept if asked.shows(_less(kept, (unit,))) is None)
+    groups = itertools.islice(_groups(asked, blocked), GROUPS_PER_UNIT * len(blocked))
+    fewer = (_less(kept, group) for group in groups)
+    return next((rest for rest in fewer if asked.shows(rest)), None)
+
+
+def _groups(asked: Asked, units: Units) -> Iterator[Units]:
+    """Two or more units that may have to go together: all, those never seen apart, and pairs."""
+    never_apart = [tuple(other for other in units if not asked.apart(one, other)) for one in units]
+    pairs = (pair for group in never_apart for pair in itertools.combinations(group, 2))
+    for group in dict.fromkeys((units, *never_apart, *pairs)):
+        if len(group) > 1:
+            yield group
+
+
+def _less(kept: Units, taken: Units) -> Units:
+    return tuple(unit for unit in kept if unit not in taken)

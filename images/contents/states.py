@@ -1,0 +1,96 @@
+"""The states of one axis, out of what it is in each image of a chain."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from bitsect.images.contents.model import ComponentAxis, Entry, State, state_digest
+from bitsect.images.contents.noise import is_noise
+from bitsect.images.layers import Record
+
+_SHOWN_DIGITS = 8
+
+
+class Point(Record, frozen=True):
+    """What a component is in one image.
+
+    :param name: its point's name, where no other point needs the same one.
+    :param digest: over what counts of it.
+    """
+
+    name: str
+    digest: str
+    paths: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    value: str | None = None
+
+
+def files_digest(entries: Mapping[str, Entry], paths: Iterable[str]) -> str:
+    """Digest over the content of paths, given in order; over no noise."""
+    seen = hashlib.sha256()
+    for path in paths:
+        if not is_noise(path):
+            kind, mode, content = entries[path].content
+            # No part can hold a NUL byte.
+            seen.update(f"{path}\0{kind}\0{mode:o}\0{content}\0".encode())
+    return state_digest("files", seen.hexdigest())
+
+
+def value_digest(value: str | None) -> str:
+    """Digest of a variable's value; None for an unset one."""
+    if value is None:
+        return state_digest("value", None)
+    # An image's config may hold text that is no Unicode.
+    return state_digest("value", hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def short_digest(digest: str) -> str:
+    """The digits of a digest that people see."""
+    return digest.removeprefix("sha256:")[:_SHOWN_DIGITS]
+
+
+def axis_of(component: str, points: Sequence[Point]) -> ComponentAxis | None:
+    """The axis of a component; None for one that is the same in all images.
+
+    :param points: one for each image of the chain.
+
+    A state that comes back later is a point of its own: a search goes along the chain.
+    """
+    at: list[int] = []
+    donors: list[int] = []
+    for image, point in enumerate(points):
+        if image == 0 or point.digest != points[image - 1].digest:
+            donors.append(image)
+        at.append(len(donors) - 1)
+    if len(donors) == 1:
+        return None
+    names = _names([points[image] for image in donors])
+    states = [_state(name, points[image], image) for name, image in zip(names, donors, strict=True)]
+    return ComponentAxis(component, tuple(states), tuple(at))
+
+
+def _state(name: str, point: Point, image: int) -> State:
+    return State(
+        name=name,
+        digest=point.digest,
+        donor=image if point.paths else None,
+        paths=point.paths,
+        packages=point.packages,
+        value=point.value,
+    )
+
+
+def _names(points: Sequence[Point]) -> list[str]:
+    """A name for each, no two alike: by what tells equal names apart, then by their order."""
+    digests = Counter(name for name, _ in {(point.name, point.digest) for point in points})
+    names: list[str] = []
+    for point in points:
+        name = point.name
+        if digests[name] > 1:
+            name = f"{name} (build {short_digest(point.digest)})"
+        while name in names:
+            name = f"{name} again"
+        names.append(name)
+    return names

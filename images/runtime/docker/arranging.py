@@ -1,0 +1,135 @@
+"""Carries out a plan in a container, and compares what was done with what was planned."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitsect.images.contents.cover import cover
+from bitsect.images.contents.model import Contents, Entry
+from bitsect.images.contents.paths import folders_above
+from bitsect.images.contents.planning import Plan
+from bitsect.images.errors import UnbuildableError
+from bitsect.images.runtime.docker import archives
+from bitsect.images.runtime.docker.engine import Engine, engine_faults
+from bitsect.images.runtime.docker.files import created_container
+from bitsect.images.runtime.docker.marks import Marks
+from bitsect.images.runtime.docker.workbench import Workbench
+
+LOADER_CACHE = "/etc/ld.so.cache"
+
+_LOADER = "/sbin/ldconfig"
+# Made by the loader's program for itself; it is not the same from one run to the next.
+_LOADER_NOTES = "/var/cache/ldconfig/aux-cache"
+# Made by the engine in every container: no part of the image.
+_ENGINES = ("/.dockerenv", "/etc/hostname", "/etc/hosts", "/etc/mtab", "/etc/resolv.conf")
+_ENGINES_FOLDERS = ("/dev", "/proc", "/sys")
+_PLAIN_FILE = Entry("file", 0o644, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Loan:
+    """Files that are copied, and who lends them.
+
+    :param lender: an image, or a folder of this machine that holds them as if it were the root.
+    :param files: by path, as they are there and as they shall be.
+    :param contents: all of what the lender has.
+    """
+
+    lender: str | Path
+    files: Mapping[str, Entry] = field(hash=False)
+    contents: Contents = field(hash=False)
+
+
+class Arrangement:
+    """A plan, and all that it needs.
+
+    :param good: contents of the chain's first image, whose package database is kept.
+    """
+
+    def __init__(self, plan: Plan, loans: Iterable[Loan], good: Contents) -> None:
+        self._plan = plan
+        self._loans = tuple(loans)
+        self._good = good
+        self._written = {
+            path: (_described(data, good.entries.get(path, _PLAIN_FILE)), data)
+            for path, data in plan.files.items()
+        }
+        self._renews_cache = plan.loader_cache and LOADER_CACHE in good.entries
+
+    def carry_out(self, engine: Engine, marks: Marks, bench: Workbench) -> None:
+        """Raises UnbuildableError for what the images are to blame for, InfrastructureError."""
+        plan = self._plan
+        bench.order("remove", plan.deletions, int)
+        bench.order("prune", plan.emptied, list[str])
+        folders = [(each.path, each.mode, each.uid, each.gid) for each in plan.folders]
+        bench.order("make", folders, list[str])
+        with ExitStack() as stack:
+            pieces = [archives.texts(self._written)]
+            for loan in self._loans:
+                if isinstance(loan.lender, Path):
+                    pieces.append(archives.from_folder(loan.lender, loan.files))
+                else:
+                    donor = stack.enter_context(created_container(engine, loan.lender, marks))
+                    roots = cover(loan.files, loan.contents)
+                    pieces.append(archives.from_image(engine, donor, roots, loan.files))
+            archives.put(engine, bench.container, pieces)
+        if self._renews_cache:
+            # Not the links to libraries: those that an image has are among its files.
+            bench.order("run", [_LOADER, "-X"], str)
+            if _LOADER_NOTES not in self._good.entries:
+                bench.order("remove", [_LOADER_NOTES], int)
+
+    def check(self, engine: Engine, bench: Workbench) -> None:
+        """Raises UnbuildableError for a path that is not as planned, InfrastructureError."""
+        strange = bench.order("look", self._states(), list[tuple[str, Any]])
+        for path, found in strange:
+            raise UnbuildableError(path, f"after the exchange it is {found}")
+        with engine_faults("listing what changed in a container"):
+            changes = engine.api.diff(bench.container) or []
+        allowed = self._allowed()
+        for change in changes:
+            path = str(change["Path"])
+            if path not in allowed and not _is_engines(path):
+                raise UnbuildableError(path, "it changed although nothing of it was exchanged")
+
+    def _states(self) -> dict[str, list[object] | None]:
+        """How `bitsect.probes.arrange` shall find every path."""
+        states: dict[str, list[object] | None] = dict.fromkeys(self._plan.deletions)
+        for loan in self._loans:
+            states.update((path, _state(entry)) for path, entry in loan.files.items())
+        states.update((path, _state(entry)) for path, (entry, _) in self._written.items())
+        return states
+
+    def _allowed(self) -> set[str]:
+        """Paths that may have changed."""
+        plan = self._plan
+        allowed = {*self._states(), *plan.emptied, *(each.path for each in plan.folders)}
+        if self._renews_cache:
+            allowed |= {LOADER_CACHE, _LOADER_NOTES}
+        return allowed.union(*map(folders_above, allowed))
+
+
+def _described(data: bytes, entry: Entry) -> Entry:
+    return Entry(
+        kind="file",
+        mode=entry.mode,
+        uid=entry.uid,
+        gid=entry.gid,
+        size=len(data),
+        mtime=entry.mtime,
+        digest="sha256:" + hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _state(entry: Entry) -> list[object]:
+    content = entry.target if entry.kind == "link" else entry.size
+    return [entry.kind, content, entry.mode, entry.uid, entry.gid]
+
+
+def _is_engines(path: str) -> bool:
+    return path in _ENGINES or path.startswith(_ENGINES_FOLDERS)

@@ -1,0 +1,217 @@
+"""A container in which files are rearranged before it becomes an image.
+
+Its first process is `bitsect.probes.arrange`, run by the image's own Python with the source on
+its command line: nothing is put into the container for it, and nothing of it stays. Its input
+comes from this process, so it ends when this process does, however that ends; the container is
+then removed by whoever next clears away what was abandoned.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from docker.errors import APIError, NotFound
+from docker.types import LogConfig
+
+import bitsect
+from bitsect.images.errors import InfrastructureError, UnbuildableError
+from bitsect.images.layers import Record
+from bitsect.images.runtime.docker.engine import Engine, engine_faults
+from bitsect.images.runtime.docker.files import remove_container
+from bitsect.images.runtime.docker.marks import Marks
+from bitsect.images.runtime.docker.wire import STDERR, Wire
+
+T = TypeVar("T")
+
+#: Seconds for one order.
+PATIENCE = 600
+#: Lines of a failed program's output that an error carries.
+TAIL_LINES = 50
+
+_SOURCE = Path(bitsect.__file__).parent / "probes" / "arrange.py"
+_FLAGS = ("-I", "-S", "-B", "-X", "utf8")
+# Just enough to change files that belong to others.
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
+_MOST_PROCESSES = 256
+_MEMORY = 2 << 30
+_LONGEST_ANSWER = 4 << 20
+_LONGEST_COMPLAINT = 1 << 16
+# Seconds for a container to end whose output has.
+_LAST_WAIT = 30
+# Exit status after SIGKILL.
+_KILLED = 137
+
+
+class Permissions(Record, frozen=True):
+    """What a container may do beside changing its own files.
+
+    :param network: of the engine's, by name.
+    """
+
+    network: str = "none"
+    capabilities: tuple[str, ...] = ()
+
+
+NONE_BESIDES = Permissions()
+
+
+class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    done: object = None
+    failed: str | None = None
+
+
+class Workbench:
+    """A running container that takes orders; made by `workbench`."""
+
+    def __init__(self, engine: Engine, container: str, wire: Wire) -> None:
+        self.container = container
+        self._engine = engine
+        self._wire = wire
+        self._answers = bytearray()
+        self._complaints = bytearray()
+
+    def order(self, name: str, what: object, wanted: type[T], patience: float = PATIENCE) -> T:
+        """Have something done; see `bitsect.probes.arrange`. Gives the answer.
+
+        Raises UnbuildableError if it was refused or the answer is none, InfrastructureError if
+        the container went away.
+
+        :param wanted: what the answer must be; it is not trusted.
+        :param patience: seconds until it is given up.
+        """
+        try:
+            self._wire.send(json.dumps({name: what}).encode() + b"\n")
+            answer = self._line(time.monotonic() + patience)
+        except TimeoutError as error:
+            raise UnbuildableError(name, f"no answer in {patience:g} seconds") from error
+        except OSError:
+            # It ended in the middle of the order.
+            answer = None
+        if answer is None:
+            raise self._loss(name)
+        return _done(name, answer, wanted)
+
+    def _line(self, deadline: float) -> bytes | None:
+        """The next line of standard output; None if there is no more."""
+        for stream, data in self._wire.pieces(deadline):
+            if stream == STDERR:
+                self._complaints += data
+                del self._complaints[:-_LONGEST_COMPLAINT]
+                continue
+            self._answers += data
+            line, end, rest = bytes(self._answers).partition(b"\n")
+            if end:
+                self._answers[:] = rest
+                return line
+            if len(self._answers) > _LONGEST_ANSWER:
+                raise UnbuildableError("python", "its answer has no end")
+        return None
+
+    def _loss(self, name: str) -> UnbuildableError | InfrastructureError:
+        """Why there is no answer: the image's own fault, or the host's."""
+        with engine_faults("looking after a container that ended"):
+            try:
+                self._engine.api.wait(self.container, timeout=_LAST_WAIT)
+                state = self._engine.api.inspect_container(self.container)["State"]
+            except APIError as error:
+                return InfrastructureError("engine", f"a container was removed: {error}")
+        if state.get("ExitCode") == _KILLED and not state.get("OOMKilled"):
+            return InfrastructureError("host", "a container was ended from outside")
+        ended = f"the image's Python ended with {state.get('ExitCode')}"
+        if state.get("OOMKilled"):
+            ended = "it used more memory than it may"
+        said = self._complaints.decode(errors="replace")
+        return UnbuildableError(name, last_lines(f"{said}\n{ended}"))
+
+
+@contextmanager
+def workbench(
+    engine: Engine, marks: Marks, image: str, python: str, permissions: Permissions = NONE_BESIDES
+) -> Iterator[Workbench]:
+    """A container of an image, ready for orders, and removed on leaving.
+
+    Raises UnbuildableError if the image's Python does not start, InfrastructureError.
+
+    :param python: in the image.
+    """
+    container = _created(engine, marks, image, python, permissions)
+    try:
+        with closing(_connected(engine, container)) as wire:
+            _start(engine, container, python)
+            yield Workbench(engine, container, wire)
+    finally:
+        remove_container(engine, container)
+
+
+def last_lines(text: str) -> str:
+    """As many of the last lines as an error carries."""
+    return "\n".join(text.rstrip().splitlines()[-TAIL_LINES:])
+
+
+def _created(
+    engine: Engine, marks: Marks, image: str, python: str, permissions: Permissions
+) -> str:
+    with engine_faults("creating a container to build in"):
+        limits = engine.api.create_host_config(
+            network_mode=permissions.network,
+            cap_drop=["ALL"],
+            cap_add=[*_CAPABILITIES, *permissions.capabilities],
+            security_opt=["no-new-privileges"],
+            pids_limit=_MOST_PROCESSES,
+            mem_limit=_MEMORY,
+            memswap_limit=_MEMORY,
+            log_config=LogConfig(type=LogConfig.types.NONE),
+            # The engine would put the init process's own file into the image.
+            init=False,
+        )
+        try:
+            created = engine.api.create_container(
+                image,
+                entrypoint=[python, *_FLAGS, "-c", _SOURCE.read_text(encoding="utf-8")],
+                command=[],
+                user="0",
+                # The engine makes a working folder that is not there.
+                working_dir="/",
+                stdin_open=True,
+                healthcheck={"test": ["NONE"]},
+                host_config=limits,
+                labels=marks.on_container("build"),
+            )
+        except NotFound as error:
+            raise InfrastructureError("engine", f"an image was removed: {image}") from error
+    return str(created["Id"])
+
+
+def _connected(engine: Engine, container: str) -> Wire:
+    """To the container's first process, which need not run yet."""
+    wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+    with engine_faults("connecting to a container"):
+        return Wire(engine.api.attach_socket(container, params=wanted))
+
+
+def _start(engine: Engine, container: str, python: str) -> None:
+    try:
+        with engine_faults("starting a container to build in"):
+            engine.api.start(container)
+    except InfrastructureError as error:
+        # What the engine cannot run is the image's fault, and reported as the engine's.
+        if "exec" in error.detail and python in error.detail:
+            raise UnbuildableError(python, error.detail) from error
+        raise
+
+
+def _done(name: str, line: bytes, wanted: type[T]) -> T:
+    try:
+        answer = msgspec.json.decode(line, type=_Answer)
+        if answer.failed is None:
+            return msgspec.convert(answer.done, wanted)
+    except msgspec.MsgspecError as error:
+        said = line[:200].decode(errors="replace")
+        raise UnbuildableError(name, f"the image's Python answered {said!r}") from error
+    raise UnbuildableError(name, last_lines(answer.failed))
