@@ -122,3 +122,18 @@ class NoSession(BitsectError):
         super().__init__(wanted, known)
         self.wanted = wanted
         self.known = known
+
+
+class NoRun(BitsectError):
+    """A session has no such run.
+
+    :param session: its number.
+    :param wanted: number of the run that was asked for.
+    :param runs: how many it has.
+    """
+
+    def __init__(self, session: int, wanted: int, runs: int) -> None:
+        super().__init__(session, wanted, runs)
+        self.session = session
+        self.wanted = wanted
+        self.runs = runs

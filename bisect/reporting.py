@@ -17,6 +17,9 @@ class Reporter:
     def stage(self, what: str) -> None:
         """Called when something begins that takes a while, in words."""
 
+    def notice(self, what: str) -> None:
+        """Called with something that is worth knowing and stays true, in words."""
+
     def session_opened(self, session: SessionRecord, kept: int) -> None:
         """Called once the ends are known to differ; ``kept`` observations were there already."""
 

@@ -162,18 +162,23 @@ def _libraries(a: Software, b: Software, changed: set[str]) -> Iterator[Differen
     """Loaded libraries, unless the change of their owner explains them.
 
     Those of one owner make one row. An owner's library that is loaded on one side alone is
-    noise, since the owner is the same; and if only one side was warmed up, it is nothing at all.
-    The same library at another place is noise too.
+    noise, since the owner is the same, unless another owner's took its place; and if only one
+    side was warmed up, it is nothing at all. The same library at another place is noise too.
     """
     first, second = _by_owner(a, b), _by_owner(b, a)
     same_state = a.warm_up == b.warm_up
+    gone, come = (
+        {name for owner, name in keys if owner not in changed}
+        for keys in (first.keys() - second.keys(), second.keys() - first.keys())
+    )
     rows: dict[tuple[str, bool], tuple[list[str], list[str]]] = {}
     for owner, name in sorted(first.keys() | second.keys()):
         before, after = first.get((owner, name)), second.get((owner, name))
         one_sided = before is None or after is None
         if owner in changed or before == after or (one_sided and not same_state):
             continue
-        noise = (bool(owner) and one_sided) or _without_path(before) == _without_path(after)
+        unused = bool(owner) and one_sided and name not in gone & come
+        noise = unused or _without_path(before) == _without_path(after)
         old, new = points.point_names(before, after)
         if not owner:
             yield Difference(f"lib:{name}", old, new, noise, "software")

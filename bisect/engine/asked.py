@@ -74,15 +74,17 @@ class Asked:
             if answer is not None
         )
 
-    def nearest_in_vain(self, kept: Iterable[Unit], without: Unit) -> frozenset[int] | None:
-        """Of the mixtures without a unit that could not be run, the one most like ``kept``."""
+    def nearest_in_vain(self, kept: Iterable[Unit], without: Unit) -> frozenset[int]:
+        """Of the mixtures that could not be run, the one most like ``kept``.
+
+        Those without the unit come first. There is one, or no answer would be missing.
+        """
         wanted = axes_of(kept)
-        failed = [
-            moved
-            for moved, answer in self._answers.items()
-            if answer is None and moved.isdisjoint(without.axes)
-        ]
-        return min(failed, key=lambda moved: (len(moved ^ wanted), sorted(moved)), default=None)
+
+        def unlike(moved: frozenset[int]) -> tuple[bool, int, list[int]]:
+            return not moved.isdisjoint(without.axes), len(moved ^ wanted), sorted(moved)
+
+        return min((moved for moved, answer in self._answers.items() if answer is None), key=unlike)
 
     def smallest_shown(self) -> frozenset[int]:
         """The fewest axes that are known to show the change together."""

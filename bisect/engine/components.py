@@ -20,8 +20,9 @@ from bitsect.bisect.engine.subsets import minimal_set, without_needless
 from bitsect.bisect.engine.vectors import mixed, moved_between
 from bitsect.bisect.verdicts import Verdict
 
-#: Mixtures that the search for units may try in vain, for each doubling of their number.
-PATIENCE = 6
+#: Mixtures that may be tried in vain, for each doubling of the number of components: to find
+#: the needed units, and again to take away what is not needed.
+PATIENCE = 4
 
 #: Mixed states of one block that may be tried in vain, likewise.
 BLOCK_PATIENCE = 2
@@ -56,8 +57,11 @@ def needed_components(space: Space, base: Vector, top: Vector, change: Change) -
         return change.shows(vector)
 
     asked = Asked(ask, frozenset(moved))
-    asked.grant(_patience(PATIENCE, len(moved)))
-    found = without_needless(asked, minimal_set(asked, _units(space, moved)))
+    patience = PATIENCE * len(moved).bit_length()
+    asked.grant(patience)
+    found = minimal_set(asked, _units(space, moved))
+    asked.grant(patience)
+    found = without_needless(asked, found)
     found = _with_blocks_split(space, asked, found)
     reasons = {
         unit.axes[0]: asked.nearest_in_vain(others, unit)
@@ -74,7 +78,7 @@ def _with_blocks_split(space: Space, asked: Asked, found: tuple[Unit, ...]) -> t
     """The found units, one component each, without what is not needed of their blocks."""
     blocks = [unit for unit in found if len(unit.axes) > 1]
     for block in blocks:
-        asked.grant(_patience(BLOCK_PATIENCE, len(block.axes)))
+        asked.grant(BLOCK_PATIENCE * len(block.axes).bit_length())
         others = _but(found, block)
         found = others + minimal_set(asked, _singles(space, block.axes), others)
     return without_needless(asked, found) if blocks else found
@@ -98,7 +102,3 @@ def _in_order(units: Iterable[Unit]) -> tuple[Unit, ...]:
 
 def _but(units: Sequence[Unit], left_out: Unit) -> tuple[Unit, ...]:
     return tuple(unit for unit in units if unit != left_out)
-
-
-def _patience(per_doubling: int, count: int) -> int:
-    return per_doubling * count.bit_length()

@@ -79,8 +79,9 @@ class Bound(msgspec.Struct, frozen=True):
     points ``blocked`` could not be run, and the change lies somewhere above ``below``: the
     nearest lower point that is not among them, or the component's good end.
 
-    ``inseparable``: not even where the step starts did the others run without this component,
-    so it could only be moved together with them. It may be a culprit, or needed by one.
+    ``inseparable``: the other culprits did not run without this component, so it could only be
+    moved together with them. It may be to blame, or needed by what is. Where many such
+    mixtures had failed already the reason is that of the one most like it.
     """
 
     exact: bool

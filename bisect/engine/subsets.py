@@ -24,8 +24,8 @@ from bitsect.bisect.engine.asked import Asked, Unit
 #: Some units, in the order in which they are suspected.
 Units = tuple[Unit, ...]
 
-#: Groups that are tried for removal together, per unit that could not be removed alone.
-GROUPS_PER_UNIT = 3
+#: Pairs that are tried for removal, per unit that could not be removed alone.
+PAIRS_PER_UNIT = 3
 
 
 def minimal_set(asked: Asked, candidates: Units, fixed: Units = ()) -> Units:
@@ -47,12 +47,12 @@ def minimal_set(asked: Asked, candidates: Units, fixed: Units = ()) -> Units:
 
 def without_needless(asked: Asked, units: Units) -> Units:
     """The units less those that can be taken away, alone or together, with the change kept."""
-    kept = units
-    while True:
-        smaller = _one_less(asked, kept) or _group_less(asked, kept)
-        if smaller is None:
-            return kept
-        kept = smaller
+    kept: Units | None = units
+    while kept is not None:
+        units = kept
+        fewer = (_less(units, group) for group in _groups(asked, units))
+        kept = next((rest for rest in fewer if asked.shows(rest)), None)
+    return units
 
 
 class _Narrowed(msgspec.Struct, frozen=True):
@@ -134,25 +134,19 @@ def _split(units: Units) -> tuple[Units, Units]:
     return units[:cut], units[cut:]
 
 
-def _one_less(asked: Asked, kept: Units) -> Units | None:
-    fewer = (_less(kept, (unit,)) for unit in kept)
-    return next((rest for rest in fewer if asked.shows(rest)), None)
-
-
-def _group_less(asked: Asked, kept: Units) -> Units | None:
-    blocked = tuple(unit for unit in kept if asked.shows(_less(kept, (unit,))) is None)
-    groups = itertools.islice(_groups(asked, blocked), GROUPS_PER_UNIT * len(blocked))
-    fewer = (_less(kept, group) for group in groups)
-    return next((rest for rest in fewer if asked.shows(rest)), None)
-
-
 def _groups(asked: Asked, units: Units) -> Iterator[Units]:
-    """Two or more units that may have to go together: all, those never seen apart, and pairs."""
-    never_apart = [tuple(other for other in units if not asked.apart(one, other)) for one in units]
-    pairs = (pair for group in never_apart for pair in itertools.combinations(group, 2))
-    for group in dict.fromkeys((units, *never_apart, *pairs)):
-        if len(group) > 1:
-            yield group
+    """What may be taken away: units that were never seen apart, single ones, then more at once.
+
+    Whatever only runs together was never seen apart.
+    """
+    classes = [tuple(other for other in units if not asked.apart(one, other)) for one in units]
+    singles = [(unit,) for unit in units]
+    yield from dict.fromkeys((*classes, *singles))
+    blocked = [unit for unit in units if asked.shows(_less(units, (unit,))) is None]
+    if blocked:
+        yield tuple(blocked)
+    pairs = (pair for group in dict.fromkeys(classes) for pair in itertools.combinations(group, 2))
+    yield from itertools.islice(pairs, PAIRS_PER_UNIT * len(blocked))
 
 
 def _less(kept: Units, taken: Units) -> Units:

@@ -9,7 +9,7 @@ import traceback
 import typer
 
 from bitsect import __version__
-from bitsect.cli import bisect_commands, probe_commands, stack_commands
+from bitsect.cli import bisect_commands, engine_commands, probe_commands, stack_commands
 from bitsect.cli.console import (
     UsageError,
     explain_interrupt,
@@ -42,6 +42,7 @@ bitsect_app = typer.Typer(
 )
 probe_commands.register(bitsect_app)
 stack_commands.register(bitsect_app)
+engine_commands.register(bitsect_app)
 bitsect_app.add_typer(bisect_app, name="bisect")
 
 

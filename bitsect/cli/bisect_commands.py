@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bitsect.bisect import report as documents
+from bitsect.bisect.errors import NoRun
 from bitsect.bisect.findings import Answer, answer_of
 from bitsect.bisect.laboratory import PROBE_TIMEOUT
+from bitsect.bisect.moved import moved_since
 from bitsect.bisect.question import PointOptions, ordered_ends
+from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.session import SessionDriver
+from bitsect.bisect.store import Store
 from bitsect.cli import tables
 from bitsect.cli.console import explain_what_is_kept
 from bitsect.cli.options import (
@@ -120,7 +125,12 @@ def start(
         containers=container_options(gpus, ipc_host, memory, processes, memlock, stack),
     )
     with workshop.store() as store, reporter_for_console(quiet) as reporter, workshop:
-        search = prepared(asked, workshop, store, reporter.stage, reporter.trial_phase)
+        search = prepared(asked, workshop, store, reporter)
+        for moved in moved_since(store.sessions(), search.question.spec):
+            reporter.notice(
+                f"{moved.reference} is {moved.now[:19]} now; it was {moved.then[:19]} in session"
+                f" {moved.session}, so this is another search"
+            )
         driver = SessionDriver(
             search.question, search.mixer, search.laboratory, store, reporter, workers
         )
@@ -143,19 +153,43 @@ def status(session: SessionNumber = None, as_json: Json = False) -> int:
     return 0
 
 
-def log(session: SessionNumber = None, as_json: Json = False) -> int:
+def log(
+    session: SessionNumber = None,
+    run: Annotated[
+        int | None,
+        typer.Option("--run", "-r", min=1, help="Show what this run printed last, or its build."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
     """List every observation of a session, in the order in which it came.
 
     Example: `bisect log --session 3`
+
+    Example: `bisect log --run 7` shows the last lines of a build or probe that failed.
     """
     with Workshop.existing_store() as store:
         record = store.session(session)
         ledger = store.ledger(record.number)
+        if run is not None:
+            print_text(_last_lines(store, record, ledger, run))
+            return 0
     if as_json:
         print_json({"session": record, "ledger": ledger})
     else:
         tables.print_ledger(record, ledger)
     return 0
+
+
+def _last_lines(
+    store: Store, session: SessionRecord, ledger: Sequence[LedgerEntry], run: int
+) -> str:
+    """:raises NoRun: the session has no such run."""
+    entry = next((each for each in ledger if each.sequence == run), None)
+    if entry is None:
+        raise NoRun(session.number, run, len(ledger))
+    seen = entry.observation
+    printed = b"" if seen.log is None else store.blobs.get(seen.log)
+    return printed.decode(errors="replace") or seen.reason or "it printed nothing"
 
 
 def report(

@@ -10,12 +10,14 @@ from bitsect.bisect.errors import (
     EndFailed,
     InvalidEvidence,
     NondeterministicEnd,
+    NoRun,
     NoSession,
     NothingToBisect,
     SessionBusy,
     StoreError,
     UnusableEnds,
 )
+from bitsect.images.contents.errors import ArchiveError, ClashError
 from bitsect.images.errors import (
     BadReference,
     InfrastructureError,
@@ -189,6 +191,22 @@ def _(error: RebuildError) -> str:
     return (
         f"the image of {error.reference} is not here and cannot be pulled ({needs}). Load it, or"
         " name a stack to compare with: `bitsect verify MANIFEST REF`."
+    )
+
+
+@_explains(ArchiveError)
+def _(error: ArchiveError) -> str:
+    return (
+        f"the engine's export of an image cannot be read: {error.reason}. Run the same command"
+        " again; if it stays so, pull or load the image again."
+    )
+
+
+@_explains(ClashError)
+def _(error: ClashError) -> str:
+    return (
+        f"UNRESOLVED: {error.component} and {error.other} cannot be in one image at these points:"
+        f" one has a file at {error.path}, the other a folder."
     )
 
 
@@ -373,3 +391,11 @@ def _(error: NoSession) -> str:
         return "there is no session yet. Begin one: bisect start good:REF bad:REF."
     known = _listed([str(number) for number in error.known])
     return f"there is no session {error.wanted}. There are: {known}."
+
+
+@_explains(NoRun)
+def _(error: NoRun) -> str:
+    return (
+        f"session {error.session} has no run {error.wanted}; it has {error.runs}."
+        " `bisect log` lists them."
+    )

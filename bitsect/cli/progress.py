@@ -66,6 +66,9 @@ class LineReporter(Reporter):
     def stage(self, what: str) -> None:
         self._print(what)
 
+    def notice(self, what: str) -> None:
+        self._print(f"note: {what}")
+
     def session_opened(self, session: SessionRecord, kept: int) -> None:
         if session.finished:
             self._print(finished_text(session))
@@ -122,6 +125,9 @@ class LiveReporter(Reporter):
     def stage(self, what: str) -> None:
         with self._guard:
             self._stage = what
+
+    def notice(self, what: str) -> None:
+        self._live.console.print(Text(f"note: {what}"), soft_wrap=True)
 
     def session_opened(self, session: SessionRecord, kept: int) -> None:
         if session.finished:

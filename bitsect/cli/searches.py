@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from bitsect.bisect.image_question import ask_image_question, distinct_chain
 from bitsect.bisect.laboratory import Laboratory
 from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
+from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.session import Question
 from bitsect.bisect.store import Store
 from bitsect.cli.workshop import Workshop
@@ -19,9 +20,6 @@ from bitsect.images.reference import Reference, parse_reference
 from bitsect.images.runner import ProbeOptions
 from bitsect.images.runtime.docker.tags import TaggedImage
 from bitsect.images.runtime.protocol import Mixer, Stack
-
-Phase = Callable[[str, str], None]
-Stage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -64,21 +62,15 @@ class Asked:
         return tuple(self.probe.arguments("OUT")[1:])
 
 
-def prepared(asked: Asked, workshop: Workshop, store: Store, stage: Stage, phase: Phase) -> Search:
-    """The search between two references, of whichever kind they are.
-
-    :param stage: told what is being done.
-    :param phase: told what a trial is doing.
-    """
+def prepared(asked: Asked, workshop: Workshop, store: Store, reporter: Reporter) -> Search:
+    """The search between two references, of whichever kind they are."""
     good, _ = ordered_ends(asked.references)
-    stage("resolving both ends")
+    reporter.stage("resolving both ends")
     prepare = _images if good.kind == "image" else _environments
-    return prepare(asked, workshop, store, stage, phase)
+    return prepare(asked, workshop, store, reporter)
 
 
-def _environments(
-    asked: Asked, workshop: Workshop, store: Store, stage: Stage, phase: Phase
-) -> Search:
+def _environments(asked: Asked, workshop: Workshop, store: Store, reporter: Reporter) -> Search:
     if asked.between.via or asked.between.tags:
         raise BadReference("--via, --tags", "only images have images between them")
     laboratory = Laboratory(
@@ -88,7 +80,7 @@ def _environments(
         asked.probe,
         workshop.scratch_root,
         timeout=asked.timeout,
-        phase=phase,
+        phase=reporter.trial_phase,
     )
     question = ask_question(
         asked.references,
@@ -109,12 +101,12 @@ def _environments(
     return Search(question, workshop.venv, laboratory)
 
 
-def _images(asked: Asked, workshop: Workshop, store: Store, stage: Stage, phase: Phase) -> Search:
-    chain = _chain(asked, workshop, stage)
+def _images(asked: Asked, workshop: Workshop, store: Store, reporter: Reporter) -> Search:
+    chain = _chain(asked, workshop, reporter)
     for stack in chain:
-        stage(f"reading what {stack.reference} consists of")
+        reporter.stage(f"reading what {stack.reference} consists of")
         workshop.contents(stack)
-    stage("comparing them")
+    reporter.stage("comparing them")
     space = workshop.space(chain)
     runtime = workshop.mixing(space)
     laboratory = Laboratory(
@@ -125,9 +117,9 @@ def _images(asked: Asked, workshop: Workshop, store: Store, stage: Stage, phase:
         workshop.scratch_root,
         rules=ImageRules(space),
         timeout=asked.timeout,
-        phase=phase,
+        phase=reporter.trial_phase,
     )
-    stage("looking at the machine that runs them")
+    reporter.stage("looking at the machine that runs them")
     question = ask_image_question(
         chain,
         space,
@@ -138,15 +130,15 @@ def _images(asked: Asked, workshop: Workshop, store: Store, stage: Stage, phase:
     return Search(question, runtime, laboratory)
 
 
-def _chain(asked: Asked, workshop: Workshop, stage: Stage) -> tuple[Stack, ...]:
+def _chain(asked: Asked, workshop: Workshop, reporter: Reporter) -> tuple[Stack, ...]:
     """Good end, images between, bad end; all resolved."""
     good, bad = (workshop.images.resolve(each) for each in ordered_ends(asked.references))
     between = [workshop.images.resolve(_via(text)) for text in asked.between.via]
     if asked.between.tags:
-        stage(f"listing tags that match {asked.between.tags}")
+        reporter.stage(f"listing tags that match {asked.between.tags}")
         found = workshop.tagged_between(good, bad, asked.between.tags)
         for each in found.unanswered:
-            stage(f"{each.what} could not be asked: {each.reason}")
+            reporter.notice(f"{each.what} could not be asked: {each.reason}")
         between += [_resolved(workshop, image) for image in found.images]
     return distinct_chain((good, *between, bad))
 

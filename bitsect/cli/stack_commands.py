@@ -9,7 +9,7 @@ import typer
 
 from bitsect.cli import tables
 from bitsect.cli.console import console
-from bitsect.cli.options import Json, PythonPath
+from bitsect.cli.options import Gpus, Json, PythonPath
 from bitsect.cli.output import print_json, print_text, require_place_for
 from bitsect.cli.workshop import Workshop
 from bitsect.images import manifest as manifests
@@ -25,6 +25,7 @@ from bitsect.images.rebuilding import (
     with_its_name_checked,
 )
 from bitsect.images.reference import parse_reference
+from bitsect.images.runtime.docker.limits import ContainerOptions
 from bitsect.images.stack_source import StackSource, source_of
 
 #: Exit status when two stacks differ in more than noise.
@@ -51,6 +52,7 @@ def pin(
         Path | None, typer.Option("--output", "-o", help="The manifest's file.")
     ] = None,
     python: PythonPath = None,
+    gpus: Gpus = "",
     as_json: Json = False,
 ) -> int:
     """Write down everything that a stack's bits depend on, with digests.
@@ -62,7 +64,8 @@ def pin(
     """
     if output is not None:
         require_place_for(output)
-    pinned = _taken(Workshop(python), reference, deep=True)
+    with _workshop(python, gpus) as workshop:
+        pinned = _taken(workshop, reference, deep=True)
     if output is not None:
         pinned.save(output)
     if as_json:
@@ -76,6 +79,7 @@ def diff(
     first: Annotated[str, typer.Argument(metavar="REF", help="A stack, or manifest:FILE.")],
     second: Annotated[str, typer.Argument(metavar="REF", help="Another one.")],
     python: PythonPath = None,
+    gpus: Gpus = "",
     as_json: Json = False,
 ) -> int:
     """List the components in which two stacks differ.
@@ -84,8 +88,8 @@ def diff(
 
     Example: `bitsect diff manifest:before.yaml manifest:after.yaml`
     """
-    workshop = Workshop(python)
-    differences = diff_manifests(_taken(workshop, first), _taken(workshop, second))
+    with _workshop(python, gpus) as workshop:
+        differences = diff_manifests(_taken(workshop, first), _taken(workshop, second))
     if as_json:
         print_json(differences)
     else:
@@ -100,6 +104,7 @@ def verify(
         typer.Argument(metavar="REF", help="The stack to look at; the pinned one if absent."),
     ] = None,
     python: PythonPath = None,
+    gpus: Gpus = "",
     as_json: Json = False,
 ) -> int:
     """Look at a pinned stack again and name everything that is not as it was pinned.
@@ -110,13 +115,14 @@ def verify(
     """
     pinned = manifests.load(manifest)
     if reference is not None:
-        now = _taken(Workshop(python), reference, deep=True)
+        with _workshop(python, gpus) as workshop:
+            now = _taken(workshop, reference, deep=True)
         drift = drift_of(pinned, now, parse_reference(reference).text)
     else:
         source = source_of(pinned, manifest)
-        workshop = _workshop(source, python)
-        found = with_its_name_checked(source, _found(source, workshop))
-        drift = verified(pinned, found, _pinner(workshop))
+        with _workshop(_python_for(source, python), gpus) as workshop:
+            found = with_its_name_checked(source, _found(source, workshop))
+            drift = verified(pinned, found, _pinner(workshop))
     if as_json:
         print_json(drift)
     else:
@@ -127,6 +133,7 @@ def verify(
 def rebuild(
     manifest: ManifestFile,
     python: PythonPath = None,
+    gpus: Gpus = "",
     builds: Annotated[
         bool, typer.Option("--builds", help="Releases without a wheel are built from source.")
     ] = False,
@@ -141,8 +148,8 @@ def rebuild(
     """
     pinned = manifests.load(manifest)
     source = source_of(pinned, manifest)
-    workshop = _workshop(source, python, builds=builds)
-    made = rebuilt(pinned, _found(source, workshop), _pinner(workshop))
+    with _workshop(_python_for(source, python), gpus, builds=builds) as workshop:
+        made = rebuilt(pinned, _found(source, workshop), _pinner(workshop))
     if as_json:
         print_json(made)
     else:
@@ -151,16 +158,20 @@ def rebuild(
     return _STATUS[made.drift.outcome]
 
 
-def _workshop(source: StackSource, python: Path | None, *, builds: bool = False) -> Workshop:
-    """One whose environments stand on the Python that a stack was pinned on, if it is here."""
+def _workshop(python: Path | None, gpus: str, *, builds: bool = False) -> Workshop:
+    return Workshop(python, allow_builds=builds, containers=ContainerOptions(gpus=gpus))
+
+
+def _python_for(source: StackSource, wanted: Path | None) -> Path | None:
+    """What an environment is to stand on: what it was pinned on, if that is here."""
     recorded = source.python if source.lock is not None else None
-    if python is None and recorded is not None and Path(recorded.path).exists():
-        python = Path(recorded.path)
-    return Workshop(python, allow_builds=builds)
+    if wanted is None and recorded is not None and Path(recorded.path).exists():
+        return Path(recorded.path)
+    return wanted
 
 
 def _found(source: StackSource, workshop: Workshop) -> Found:
-    console.print(f"getting {source.reference} again", markup=False)
+    _tell(f"getting {source.reference} again")
     return found_again(source, workshop)
 
 
@@ -175,6 +186,8 @@ def _taken(workshop: Workshop, text: str, *, deep: bool = False) -> Manifest:
 
 
 def _pinner(workshop: Workshop) -> Pinner:
-    return Pinner(
-        workshop.payload, workshop.contents, lambda words: console.print(words, markup=False)
-    )
+    return Pinner(workshop.payload, workshop.contents, _tell)
+
+
+def _tell(words: str) -> None:
+    console.print(words, markup=False, soft_wrap=True)

@@ -124,11 +124,18 @@ class _Comparison:
     def _point(self, name: str, image: int) -> Point:
         component = self.images[image].components.get(name)
         paths = self._present(self._paths.get(name, ()), image)
+        version = component.version if component is not None else None
         value = component.value if component is not None else None
-        digest = files_digest(self._chain[image][0].entries, paths)
+        if name.startswith("env:"):
+            digest = value_digest(value)
+        else:
+            # A package of another version is another one, even where its files are the same. What
+            # nobody installed is called after its content.
+            told = version if name.partition(":")[0] in _INSTALLED else None
+            digest = files_digest(self._chain[image][0].entries, paths, told)
         return Point(
-            name=component.version if component is not None else ABSENT,
-            digest=value_digest(value) if name.startswith("env:") else digest,
+            name=version if version is not None else ABSENT,
+            digest=digest,
             paths=paths,
             packages=component.packages if component is not None else (),
             value=value,

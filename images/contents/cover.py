@@ -35,7 +35,7 @@ def cover(
         apart = [best[child] for child in sorted(children.get(place, ()))]
         cost = sum(each for each, _ in apart)
         whole = overhead_bytes + sizes.of(place)
-        if place in wanted or (place and whole <= cost):
+        if place in wanted or (place and whole < cost):
             best[place] = (whole, [place])
         else:
             best[place] = (cost, [request for _, requests in apart for request in requests])

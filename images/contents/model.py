@@ -101,7 +101,7 @@ class State(Record, frozen=True):
     """What a component is in one image of a chain, or in what an index offers.
 
     :param name: the point's name on its axis; unique there.
-    :param digest: over content alone: equal for equal files, whoever lends them.
+    :param digest: over content and version: equal for equal files, whoever lends them.
     :param donor: index of the first image of the chain that has it; None for a state that no
         image has (see `offer`) or that is made of nothing (absent, or a variable's value).
     :param paths: files and links that go with it. Where the component is absent, these may be

@@ -104,6 +104,8 @@ def named(
     return ImageComponents(dict(sorted(components.items())), owners, shared, switched)
 
 
-def _known(wanted: Iterable[str], names: Mapping[str, list[str]]) -> tuple[str, ...]:
+def _known(wanted: tuple[str, ...], names: Mapping[str, list[str]]) -> tuple[str, ...]:
     """Of components that are asked for, those that are there, by their final names."""
+    if not wanted:
+        return ()
     return tuple(sorted({name for each in wanted for name in names.get(each, ())}))

@@ -7,8 +7,9 @@ touch the same path, and their order does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from bitsect.images.contents.chain_owners import Chain
 from bitsect.images.contents.dpkg import STATUS, status_with
@@ -21,6 +22,8 @@ from bitsect.images.layers import Record
 _FOR_LOADER = re.compile(r".*/[^/]*\.so(\.[^/]*)?|/etc/ld\.so\.conf(\.d/.*)?")
 _DEFAULT_MODE = 0o755
 _NO_OFFERS: Mapping[str, Contents] = MappingProxyType({})
+
+T = TypeVar("T", int, str)
 
 
 class NewFolder(Record, frozen=True):
@@ -79,24 +82,30 @@ def plan(
     refuse_clashes(donors, axes, wanted)
     moving = [axis for axis in axes if _index(base, axis) != _index(wanted, axis)]
     moves = [
-        _Move(donors.files(axis, _index(base, axis)), donors.files(axis, _index(wanted, axis)))
+        _Move(
+            donors,
+            donors.files(axis, _index(base, axis)),
+            donors.files(axis, _index(wanted, axis)),
+        )
         for axis in moving
     ]
-    work = _Work(donors, moves)
+    copies = {path: move.wanted for move in moves for path in sorted(move.copies)}
+    deletions = {path for move in moves for path in move.deletions}
+    emptied = {folder for move in moves for folder in move.emptied}
     return Plan(
-        deletions=tuple(sorted(work.deletions)),
-        emptied=tuple(sorted(work.emptied(), key=lambda path: (-path.count("/"), path))),
-        folders=tuple(work.new_folders()),
-        copies=tuple((each, work.taken(each)) for each in range(len(chain)) if work.taken(each)),
-        offered=tuple((each, work.taken(each)) for each in sorted(offers) if work.taken(each)),
+        deletions=tuple(sorted(deletions)),
+        emptied=tuple(sorted(emptied, key=lambda path: (-path.count("/"), path))),
+        folders=tuple(_new_folders(donors, copies)),
+        copies=_taken(copies, range(len(chain))),
+        offered=_taken(copies, sorted(offers)),
         files=_package_database(chain, axes, moving, wanted),
         environment={
             axis.component.removeprefix("env:"): axis.states[_index(wanted, axis)].value
             for axis in moving
             if axis.component.startswith("env:")
         },
-        loader_cache=any(map(_FOR_LOADER.fullmatch, (*work.copies, *work.deletions))),
-        bytes=sum(state.entries[path].size for path, state in work.copies.items()),
+        loader_cache=any(map(_FOR_LOADER.fullmatch, (*copies, *deletions))),
+        bytes=sum(state.entries[path].size for path, state in copies.items()),
     )
 
 
@@ -125,73 +134,56 @@ def _index(choice: Mapping[str, int], axis: ComponentAxis) -> int:
 
 
 class _Move:
-    """One axis going from a state to another."""
+    """One axis going from a state to another.
 
-    def __init__(self, base: StateFiles, wanted: StateFiles) -> None:
+    :ivar copies: files that are not there yet as they shall be, and the bytecode of modules
+        among them.
+    :ivar deletions: files that are there before and not afterwards; also bytecode of modules
+        that change, which Python may take for that of the new one, going by time and size alone.
+    :ivar emptied: folders around what is deleted that the wanted state's own image lacks.
+    """
+
+    def __init__(self, donors: Donors, base: StateFiles, wanted: StateFiles) -> None:
         self.wanted = wanted
-        self.deletions = base.files.keys() - wanted.files.keys()
         self.copies = {
             path
             for path, entry in wanted.files.items()
             if path not in base.files or base.files[path].content != entry.content
         }
         self.copies |= {path for path in wanted.bytecode if bytecode_source(path) in self.copies}
+        self.deletions = set(base.files) - set(wanted.files)
+        for source in self.copies | self.deletions:
+            self.deletions |= donors.bytecode.get(source, set())
+        # Where a file takes the place of a folder, what is left in that is noise.
+        replaced = donors.folders_among(self.copies)
+        below = {path: entry for folder in replaced for path, entry in donors.below(folder)}
+        self.deletions |= {path for path, entry in below.items() if entry.kind != "folder"}
+        self.deletions -= self.copies
+        self.emptied = {path for path in (*below, *replaced) if path not in self.deletions}
+        for path in self.deletions:
+            self.emptied |= {each for each in folders_above(path) if each not in wanted.entries}
 
 
-class _Work:
-    """All moves together.
+def _new_folders(donors: Donors, copies: Mapping[str, StateFiles]) -> Iterator[NewFolder]:
+    """Folders around what is copied, unless all images have them."""
+    needed = {folder: state for path, state in copies.items() for folder in folders_above(path)}
+    for folder in sorted(needed, key=lambda path: (path.count("/"), path)):
+        if not donors.is_folder_in_all_images(folder):
+            entry = needed[folder].entries.get(folder)
+            if entry is None or entry.kind != "folder":
+                yield NewFolder(folder, _DEFAULT_MODE, 0, 0)
+            else:
+                yield NewFolder(folder, entry.mode, entry.uid, entry.gid)
 
-    :ivar copies: by path, the state that has it.
-    :ivar deletions: files that are there before and not afterwards, and bytecode of modules that
-        change: Python may take it for that of the new module, going by time and size alone.
-    """
 
-    def __init__(self, donors: Donors, moves: Sequence[_Move]) -> None:
-        self._donors = donors
-        self._moves = moves
-        self.copies = {path: move.wanted for move in moves for path in sorted(move.copies)}
-        self.deletions = {path for move in moves for path in move.deletions}
-        touched = {*self.copies, *self.deletions}
-        self.deletions |= {path for path, source in donors.bytecode() if source in touched}
-        # Where a file takes the place of a folder, whatever is left in that is noise.
-        self._replaced = [path for path in self.copies if self._is_folder_somewhere(path)]
-        below = [each for folder in self._replaced for each in donors.below(folder)]
-        self.deletions |= {path for path, entry in below if entry.kind != "folder"}
-        self.deletions -= self.copies.keys()
-        self._replaced += [path for path, entry in below if entry.kind == "folder"]
-
-    def _is_folder_somewhere(self, path: str) -> bool:
-        return any(entry.kind == "folder" for entry in self._donors.everywhere(path))
-
-    def emptied(self) -> set[str]:
-        """Folders around what is deleted that the wanted states' own images do not have."""
-        found = set(self._replaced)
-        for move in self._moves:
-            for path in move.deletions:
-                found |= {each for each in folders_above(path) if each not in move.wanted.entries}
-        return found
-
-    def new_folders(self) -> Iterable[NewFolder]:
-        """Folders around what is copied, unless all images have them."""
-        needed = {
-            (folder.count("/"), folder): state
-            for path, state in self.copies.items()
-            for folder in folders_above(path)
-        }
-        for (_, folder), state in sorted(needed.items(), key=lambda each: each[0]):
-            if not self._donors.is_folder_in_all_images(folder):
-                entry = state.entries.get(folder)
-                known = entry is not None and entry.kind == "folder"
-                yield NewFolder(
-                    path=folder,
-                    mode=entry.mode if entry is not None and known else _DEFAULT_MODE,
-                    uid=entry.uid if entry is not None and known else 0,
-                    gid=entry.gid if entry is not None and known else 0,
-                )
-
-    def taken(self, source: Source) -> tuple[str, ...]:
-        """What is copied from an image or an offer."""
-        return tuple(sorted(path for path, each in self.copies.items() if each.source == source))
+def _taken(
+    copies: Mapping[str, StateFiles], sources: Iterable[T]
+) -> tuple[tuple[T, tuple[str, ...]], ...]:
+    """What is copied from each of the sources, for those that anything is copied from."""
+    found: dict[Source | None, list[str]] = {}
+    for path in sorted(copies):
+        found.setdefault(copies[path].source, []).append(path)
+    return tuple((each, tuple(found[each])) for each in sources if each in found)
 
 
 def _package_database(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from bitsect.images.contents.chain_owners import Chain
 from bitsect.images.contents.errors import ClashError
@@ -52,8 +53,7 @@ class Donors:
         example = self._images[axis.at.index(index)].entries if index in axis.at else {}
         return _split(state.donor, example, state.paths)
 
-    def everywhere(self, path: str) -> Iterator[Entry]:
-        """What lies at a path in each image that has something there, and in each offer."""
+    def _everywhere(self, path: str) -> Iterator[Entry]:
         for contents in (*self._images, *self._offers.values()):
             entry = contents.entries.get(path)
             if entry is not None:
@@ -63,11 +63,19 @@ class Donors:
         entries = (image.entries.get(path) for image in self._images)
         return all(entry is not None and entry.kind == "folder" for entry in entries)
 
-    def bytecode(self) -> Iterator[tuple[str, str]]:
-        """(bytecode, module that it was made from) for all that any image has."""
-        for path in {path for image in self._images for path in image.entries}:
-            if path.endswith(".pyc") and (source := bytecode_source(path)) is not None:
-                yield path, source
+    def folders_among(self, paths: Iterable[str]) -> list[str]:
+        """Of some paths, those where any image or offer has a folder."""
+        return [path for path in paths if any(e.kind == "folder" for e in self._everywhere(path))]
+
+    @cached_property
+    def bytecode(self) -> dict[str, set[str]]:
+        """All bytecode that any image has, by the module that it was made from."""
+        found: dict[str, set[str]] = {}
+        for image in self._images:
+            for path in image.entries:
+                if (source := bytecode_source(path)) is not None:
+                    found.setdefault(source, set()).add(path)
+        return found
 
     def below(self, folder: str) -> Iterator[tuple[str, Entry]]:
         """All that any image has in a folder, at any depth."""
@@ -83,10 +91,7 @@ def refuse_clashes(
     """Raises ClashError where one state has a file and another one a folder at the same path."""
     chosen = [(axis.component, donors.files(axis, wanted.get(axis.component, 0))) for axis in axes]
     solid = {
-        path: component
-        for component, state in chosen
-        for path in state.files
-        if any(entry.kind == "folder" for entry in donors.everywhere(path))
+        path: component for component, state in chosen for path in donors.folders_among(state.files)
     }
     if not solid:
         return

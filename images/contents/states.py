@@ -27,15 +27,17 @@ class Point(Record, frozen=True):
     value: str | None = None
 
 
-def files_digest(entries: Mapping[str, Entry], paths: Iterable[str]) -> str:
-    """Digest over the content of paths, given in order; over no noise."""
+def files_digest(
+    entries: Mapping[str, Entry], paths: Iterable[str], version: str | None = None
+) -> str:
+    """Digest over the content of paths, given in order, and a version; over no noise."""
     seen = hashlib.sha256()
     for path in paths:
         if not is_noise(path):
             kind, mode, content = entries[path].content
             # No part can hold a NUL byte.
             seen.update(f"{path}\0{kind}\0{mode:o}\0{content}\0".encode())
-    return state_digest("files", seen.hexdigest())
+    return state_digest("files", seen.hexdigest(), version)
 
 
 def value_digest(value: str | None) -> str:

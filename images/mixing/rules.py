@@ -36,6 +36,8 @@ class ImageRules:
             f"{component}: asked for {point}, found {there.get(component) or 'nothing'}"
             for component, point in self._points(stack)
             if component.partition(":")[0] in ("apt", "pip")
+            # One of several of its name, of which an import finds the first.
+            and "@" not in component
             and not _is_at(there.get(component), point)
         )
 
@@ -49,11 +51,12 @@ class ImageRules:
         """Components that own a file that was used, and variables that may have been read."""
         paths = [library.path for library in used.libraries] + list(used.files)
         names = {name for path in paths for name in self._owners.get(path, ())}
-        names.update(f"pip:{name}" for name in used.distributions)
-        read = set(used.variables)
+        read, distributions = set(used.variables), set(used.distributions)
         for axis in self._space.axes:
             kind, _, name = axis.component.partition(":")
             if kind == "env" and (name in read or _may_be_read(name)):
+                names.add(axis.component)
+            if kind == "pip" and name.partition("@")[0] in distributions:
                 names.add(axis.component)
         return tuple(axis.component for axis in self._space.axes if axis.component in names)
 

@@ -13,6 +13,7 @@ from typing import Any
 import docker
 import pytest
 
+from tests.containers.remnants import remnants, remove
 from tests.containers.workshop import LABEL
 
 ROOT = Path(__file__).parents[2]
@@ -58,10 +59,13 @@ def run(appliance: str) -> Run:
 
 @pytest.fixture
 def volume(engine: docker.DockerClient) -> Iterator[str]:
-    """A new volume's name."""
+    """A new volume's name. What bitsect keeps on the engine for it goes with it."""
     made: Any = engine.volumes.create(labels={LABEL: "1"})
     try:
         yield str(made.name)
+        found = remnants(engine, Path(made.attrs["Mountpoint"], "cache"))
+        remove(engine, found)
+        assert found.containers == ()
     finally:
         made.remove(force=True)
 

@@ -65,8 +65,14 @@ def test_every_error_has_one_line(kind: type[BitsectError]) -> None:
 
 
 KINDS = [
-    *(UnusableEnds(reason, "venv:a", "venv:b") for reason in ("same", "builds", "sides", "kind")),
-    *(InfrastructureError(kind, "there") for kind in ("index", "disk", "permission", "tool")),
+    *(
+        UnusableEnds(reason, "venv:a", "venv:b")
+        for reason in ("same", "image", "noise", "twice", "builds", "sides", "kind")
+    ),
+    *(
+        InfrastructureError(kind, "there")
+        for kind in ("index", "engine", "disk", "permission", "tool", "host")
+    ),
     *(
         InvalidEvidence(what, "this", "that")
         for what in ("same-run", "controls", "fingerprint", "empty", "probe", "arguments")

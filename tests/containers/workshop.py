@@ -97,7 +97,7 @@ class Workshop:
         return removed
 
     def _base(self, tag: str, packages: Sequence[str]) -> str:
-        recipe = _digest(SUITE, *packages)
+        recipe = _digest(SUITE, _PATH, *packages)
         return self._once(tag, recipe, lambda: self._import(tag, recipe, packages))
 
     def _once(self, tag: str, recipe: str, make: Callable[[], None]) -> str:

@@ -104,6 +104,10 @@ def test_equal_manifests_have_none() -> None:
     assert differences(lambda _: None) == []
 
 
+#: One of two inventories was taken without a warm-up.
+COLD = row("inventory:warm_up", "true", "false", "software", noise=True)
+
+
 def swap_numpy(body: dict[str, Any]) -> None:
     body["software"]["distributions"][0] = distribution("numpy", "1.24.0")
     body["software"]["libraries"][0] = library(
@@ -205,6 +209,32 @@ def swap_numpy(body: dict[str, Any]) -> None:
             [row("hw:gpu0.vbios", "v", "w", "hardware")],
         ),
         (
+            lambda body: body["software"].update(git_trees=[
+                {"path": "/opt/megatron", "commit": "c0" * 20, "dirty": False, "changes": None,
+                 "submodules": []}
+            ]),
+            [row("git:/opt/megatron", None, "c0" * 6, "software")],
+        ),
+        (
+            lambda body: body["software"]["compilers"][0].update(soname="gcc.so"),
+            [row("tool:gcc", "g1 (soname none)", "g1 (soname gcc.so)", "software")],
+        ),
+        (
+            lambda body: body["hardware"]["gpus"].pop(),
+            [row("hw:gpu.count", "1", "0", "hardware"),
+             row("hw:gpu0.compute_capability", "9.0", None, "hardware"),
+             row("hw:gpu0.name", "G", None, "hardware"),
+             row("hw:gpu0.vbios", "v", None, "hardware")],
+        ),
+        (
+            lambda body: body["hardware"]["cpu"].update(flags=None),
+            [row("hw:cpu.flags", "avx avx2", None, "hardware")],
+        ),
+        (
+            lambda body: body["evidence"].update(source={"reference": "x", "lock": "long"}),
+            [row("evidence:source.reference", None, "x", "evidence", noise=True)],
+        ),
+        (
             lambda body: body["hardware"].update(driver=None),
             [row("hw:gpu.driver", "550.1", None, "hardware")],
         ),
@@ -254,11 +284,48 @@ class TestLibraries:
             ]
             body["controls"]["torch"] = None
 
-        assert differences(cool) == [row("lib:libm.so.6", "m1", "m2", "software")]
+        assert differences(cool) == [row("lib:libm.so.6", "m1", "m2", "software"), COLD]
 
     def test_an_unknown_list_is_an_empty_one(self) -> None:
         found = differences(lambda body: body["software"].update(libraries=None, warm_up=False))
-        assert found == []
+        assert found == [COLD]
+
+    def test_the_same_one_at_another_place_is_noise(self) -> None:
+        found = differences(
+            lambda body: body["software"]["libraries"][1].update(path="/lib/libm.so.6")
+        )
+        assert found == [
+            row("lib:libm.so.6", "m1 (path /usr/lib/libm.so.6)", "m1 (path /lib/libm.so.6)",
+                "software", True)
+        ]  # fmt: skip
+
+    def test_one_that_was_changed_under_its_build_id_is_not(self) -> None:
+        found = differences(lambda body: body["software"]["libraries"][1].update(size=2))
+        assert found == [row("lib:libm.so.6", "m1 (size 1)", "m1 (size 2)", "software")]
+
+    def test_a_stated_owner_explains_it(self) -> None:
+        def swap(body: dict[str, Any]) -> None:
+            body["software"]["libraries"][1].update(build_id="m2", owner="apt:libc6")
+            body["software"]["os_packages"][0]["version"] = "2.37"
+
+        assert differences(swap) == [row("apt:libc6", "2.36", "2.37", "software")]
+
+    def test_one_that_another_owners_took_the_place_of_is_no_noise(self) -> None:
+        # Given a loader that now finds the library of another package, both being installed
+        bodies = copy.deepcopy(BASE), copy.deepcopy(BASE)
+        for body, build_id, owner in zip(
+            bodies, ("m1", "m2"), ("apt:blis", "apt:mkl"), strict=True
+        ):
+            body["software"]["libraries"][1].update(build_id=build_id, owner=owner)
+        found = diff_manifests(*map(from_inventory, bodies))
+        assert found == [
+            row("apt:blis", "libm.so.6 m1", "libm.so.6 not loaded", "software"),
+            row("apt:mkl", "libm.so.6 not loaded", "libm.so.6 m2", "software"),
+        ]
+
+    def test_torch_that_can_no_longer_be_asked_is_no_noise(self) -> None:
+        found = differences(lambda body: body["software"].update(torch=None))
+        assert found == [row("inventory:torch", "true", "false", "software")]
 
 
 @pytest.mark.parametrize(

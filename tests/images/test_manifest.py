@@ -8,22 +8,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bitsect.images import strict_yaml
+from bitsect.images.image_identity import Recipe
 from bitsect.images.layers import Binary
 from bitsect.images.manifest import (
     Manifest,
     from_canonical,
     from_inventory,
+    image_layer,
     load,
+    static_manifest,
     with_libraries,
 )
 from bitsect.images.manifest_errors import ManifestError
 from bitsect.probes import inventory as probe_inventory
+from tests.images.fake_stacks import digest_of, identity
 
 
 def distribution(name: str, version: str, **changes: Any) -> dict[str, Any]:
@@ -413,6 +418,122 @@ class TestFile:
         (tmp_path / "latin.yaml").write_bytes(b"a: \xff\n")
         with pytest.raises(ManifestError, match="not UTF-8"):
             load(tmp_path / "latin.yaml")
+
+
+class TestImages:
+    """The first layer: the image that a stack was started from."""
+
+    RECIPE = Recipe((digest_of("a"), digest_of("f")), (("apt:libblas3", digest_of("1")),))
+
+    @pytest.fixture
+    def imaged(self) -> Manifest:
+        return from_inventory(inventory(), image_layer(identity()), {"image": {"requested": "x"}})
+
+    def test_its_identity_is_its_config(self) -> None:
+        layer = image_layer(identity())
+        assert (layer.config, layer.recipe) == (digest_of("a"), None)
+        assert layer.diff_ids == identity().diff_ids
+        assert (layer.working_folder, layer.user) == ("/workspace", "trainer")
+
+    def test_that_of_a_hybrid_is_its_recipe(self) -> None:
+        layer = image_layer(identity(), self.RECIPE)
+        assert (layer.config, layer.recipe) == (None, self.RECIPE.digest)
+
+    def test_where_it_came_from_is_no_part_of_it(self) -> None:
+        elsewhere = identity(
+            requested="mirror/train:1", repository="mirror/train", manifest_digest=None,
+            index_digest=None, store="containerd", engine="Podman Engine 5", labels={},
+        )  # fmt: skip
+        assert image_layer(elsewhere) == image_layer(identity())
+
+    def test_values_that_look_like_secrets_are_withheld(self) -> None:
+        layer = image_layer(identity())
+        assert layer.environment["HF_TOKEN"] == "<withheld>"
+        assert layer.environment["PATH"] == "/usr/bin"
+
+    def test_it_has_a_digest_and_a_part_in_the_root(
+        self, imaged: Manifest, manifest: Manifest
+    ) -> None:
+        assert imaged.digests.image is not None
+        assert imaged.software == manifest.software
+        assert imaged.root != manifest.root
+        assert imaged.static_root != manifest.static_root
+        assert imaged.evidence["image"] == {"requested": "x"}
+
+    def test_it_comes_back_as_it_was(self, imaged: Manifest, tmp_path: Path) -> None:
+        imaged.save(tmp_path / "stack.yaml")
+        assert load(tmp_path / "stack.yaml") == imaged
+
+    @pytest.mark.parametrize(
+        "place",
+        leaves(json.loads(from_inventory(inventory(), image_layer(identity())).canonical)["image"]),
+    )
+    def test_a_change_anywhere_in_it_is_refused_with_the_place(
+        self, imaged: Manifest, tmp_path: Path, place: Place
+    ) -> None:
+        document = json.loads(imaged.canonical)
+        (tmp_path / "stack.yaml").write_text(json.dumps(changed(document, ("image", *place))))
+        with pytest.raises(ManifestError) as caught:
+            load(tmp_path / "stack.yaml")
+        assert caught.value.place == "image"
+
+    def test_one_that_was_taken_out_is_missed(self, imaged: Manifest, tmp_path: Path) -> None:
+        document = {**json.loads(imaged.canonical), "image": None}
+        (tmp_path / "stack.yaml").write_text(json.dumps(document))
+        with pytest.raises(ManifestError) as caught:
+            load(tmp_path / "stack.yaml")
+        assert caught.value.place == "image"
+
+
+class TestStatic:
+    """Of an image in which nothing was started."""
+
+    @pytest.fixture
+    def static(self) -> Manifest:
+        taken = from_inventory(inventory()).software
+        return static_manifest(
+            msgspec.structs.replace(taken, python=None, libraries=None, torch=None, warm_up=False),
+            identity(),
+        )
+
+    def test_it_does_not_say_what_only_a_start_could_tell(self, static: Manifest) -> None:
+        assert (static.hardware, static.digests.hardware) == (None, None)
+        assert static.controls.torch is None
+
+    def test_its_controls_are_the_images_by_the_inventorys_rule(self, static: Manifest) -> None:
+        found = static.controls.variables
+        assert found["OMP_NUM_THREADS"] == "2"
+        assert found["MKL_CBWR"] is None
+        assert "PATH" not in found
+
+    def test_it_comes_back_as_it_was(self, static: Manifest, tmp_path: Path) -> None:
+        static.save(tmp_path / "stack.yaml")
+        assert load(tmp_path / "stack.yaml") == static
+
+    def test_it_is_no_other_manifest_of_the_same_image(self, static: Manifest) -> None:
+        body = inventory()
+        body["software"].update(python=None, libraries=None, torch=None, warm_up=False)
+        body["controls"] = {"variables": static.controls.variables, "torch": None}
+        inside = from_inventory(body, image_layer(identity()))
+        assert inside.digests.software == static.digests.software
+        assert inside.root != static.root
+
+    def test_hardware_that_was_put_in_is_refused(self, static: Manifest, tmp_path: Path) -> None:
+        document = {**json.loads(static.canonical), "hardware": inventory()["hardware"]}
+        (tmp_path / "stack.yaml").write_text(json.dumps(document))
+        with pytest.raises(ManifestError) as caught:
+            load(tmp_path / "stack.yaml")
+        assert caught.value.place == "hardware"
+
+
+def test_manifests_from_before_there_were_images_keep_their_digests(manifest: Manifest) -> None:
+    assert manifest.root == (
+        "sha256:3e76b9ca9a504dfbce898cfa4a45be529cddd7919e95fca25e2a8e0f49135df4"
+    )
+    assert manifest.static_root == (
+        "sha256:16fa8384a725558d4492f7bbc982bc8080dc6a3ee8b7495315fe0b647a6df719"
+    )
+    assert "git_trees" not in json.loads(manifest.canonical)["software"]
 
 
 class TestWithLibraries:

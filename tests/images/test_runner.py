@@ -14,7 +14,7 @@ import pytest
 
 from bitsect.images.errors import InfrastructureError
 from bitsect.images.layers import Binary
-from bitsect.images.manifest import Manifest, from_inventory, with_libraries
+from bitsect.images.manifest import Manifest, from_inventory, image_layer, with_libraries
 from bitsect.images.manifest_errors import InventoryError, ManifestError
 from bitsect.images.payload import Payload, staged_probe
 from bitsect.images.reference import parse_reference
@@ -31,6 +31,9 @@ from bitsect.images.runtime.errors import ProgramError, SessionClosedError
 from bitsect.images.runtime.host import HostRuntime
 from bitsect.images.runtime.local import LocalSession
 from bitsect.images.runtime.protocol import Completed, RunSpec
+from bitsect.images.stack_source import source_of
+from tests.images.fake_stacks import identity, image_stack
+from tests.images.test_manifest import inventory
 
 LONG = 120.0
 GOOD = """
@@ -102,6 +105,8 @@ class TestProbe:
         assert done.touched is not None
         assert done.touched.libraries == (Binary("/lib/x.so", 1, "aa", "x.so"),)
         assert done.touched.distributions == ("numpy",)
+        # An earlier probe did not tell files and variables.
+        assert (done.touched.files, done.touched.variables) == ((), ())
         assert done.returncode == 0
         assert done.duration > 0
 
@@ -228,6 +233,22 @@ class TestInventory:
         assert names["pytest"] == pytest.__version__
         assert manifest.controls.variables["PYTHONHASHSEED"] == "0"
         assert not manifest.software.warm_up
+
+    def test_it_says_how_to_get_the_stack_again(
+        self, session: LocalSession, tmp_path: Path
+    ) -> None:
+        source = source_of(take_inventory(session, staged_probe(tmp_path)))
+        assert (source.runtime, source.reference, source.lock) == ("host", "host:", None)
+
+    def test_one_of_an_image_has_its_layer_and_looks_at_the_whole_of_it(
+        self, session: LocalSession, fake: Callable[..., Payload]
+    ) -> None:
+        session.stack = image_stack(identity())
+        body = json.dumps(inventory())
+        program = f"import sys; assert sys.argv[1:] == ['--image']; print({body!r})"
+        manifest = take_inventory(session, fake(inventory=program))
+        assert manifest.image == image_layer(identity())
+        assert manifest.evidence["image"]["engine"] == "Docker Engine 29.0"
 
     def test_taken_twice_it_is_the_same(self, session: LocalSession, tmp_path: Path) -> None:
         payload = staged_probe(tmp_path)

@@ -104,6 +104,17 @@ def test_what_was_touched_names_numpy_and_torch_and_their_libraries(
     for library in touched["libraries"]:
         assert library["build_id"] or library["sha256"]
         assert library["size"] > 0
+    # Every file is told, as it lies on the disk: modules, libraries, and what was opened.
+    files = set(touched["files"])
+    assert all(os.path.isfile(path) for path in files)
+    assert torch.__file__ in files
+    assert any("libtorch_cpu" in path for path in files)
+    assert not any(path.startswith(f"{ROOT}/{part}/") for part in ("bitsect", "probes")
+                   for path in files)  # fmt: skip
+    assert not any("touched.json" in path or ".dist-info/" in path for path in files)
+    # Variables that torch asks for when it is imported; none that was only copied.
+    assert "TORCH_LOGS" in touched["variables"]
+    assert "PYTHONPATH" not in touched["variables"]
     # Nothing that a training run would not have paid for: it would blur what was touched.
     assert not {"sympy", "hypothesis"} & set(touched["modules"])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bitsect.images.contents.cover import cover
 from bitsect.images.contents.model import Contents, Entry
-from bitsect.images.contents.paths import folders_above
+from bitsect.images.contents.paths import folders_above, is_below
 from bitsect.images.contents.planning import Plan
 from bitsect.images.errors import UnbuildableError
 from bitsect.images.runtime.docker import archives
@@ -61,6 +61,13 @@ class Arrangement:
         }
         self._renews_cache = plan.loader_cache and LOADER_CACHE in good.entries
 
+    def refuse_volumes(self, volumes: Iterable[str]) -> None:
+        """Raises UnbuildableError for a path in a volume: a container's own is no part of it."""
+        for path in self._states():
+            for volume in volumes:
+                if is_below(path, volume):
+                    raise UnbuildableError(path, f"it lies in the image's volume {volume}")
+
     def carry_out(self, engine: Engine, marks: Marks, bench: Workbench) -> None:
         """Raises UnbuildableError for what the images are to blame for, InfrastructureError."""
         plan = self._plan
@@ -91,11 +98,12 @@ class Arrangement:
             raise UnbuildableError(path, f"after the exchange it is {found}")
         with engine_faults("listing what changed in a container"):
             changes = engine.api.diff(bench.container) or []
-        allowed = self._allowed()
-        for change in changes:
-            path = str(change["Path"])
-            if path not in allowed and not _is_engines(path):
-                raise UnbuildableError(path, "it changed although nothing of it was exchanged")
+        found = {str(change["Path"]) for change in changes} - self._allowed()
+        unplanned = [path for path in found if not _is_engines(path)]
+        if unplanned:
+            # The folders around it changed because of it.
+            deepest = max(unplanned, key=lambda path: (path.count("/"), path))
+            raise UnbuildableError(deepest, "it changed although it was not to be exchanged")
 
     def _states(self) -> dict[str, list[object] | None]:
         """How `bitsect.probes.arrange` shall find every path."""

@@ -103,6 +103,7 @@ class HybridBuilder:
         with ExitStack() as stack:
             loans = [*self._loans(todo), *self._offered_loans(todo, recipe, stack)]
             arrangement = Arrangement(todo, loans, self._space.contents[0])
+            arrangement.refuse_volumes(base.volumes)
             bench = stack.enter_context(workbench(engine, marks, base.id, python))
             arrangement.carry_out(engine, marks, bench)
             arrangement.check(engine, bench)

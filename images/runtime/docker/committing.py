@@ -25,6 +25,7 @@ class BaseImage(Record, frozen=True):
     :param environment: its variables as its config has them: ``NAME=value``, or ``NAME`` alone
         for one that is unset.
     :param labels: names of its labels.
+    :param volumes: folders whose files are no part of what is made from it.
     """
 
     id: str
@@ -33,6 +34,7 @@ class BaseImage(Record, frozen=True):
     layers: int
     environment: tuple[str, ...]
     labels: tuple[str, ...]
+    volumes: tuple[str, ...]
 
 
 def described(engine: Engine, image: str, key: str) -> BaseImage:
@@ -49,6 +51,7 @@ def described(engine: Engine, image: str, key: str) -> BaseImage:
         layers=len(found["RootFS"].get("Layers") or ()),
         environment=tuple(config.get("Env") or ()),
         labels=tuple(config.get("Labels") or ()),
+        volumes=tuple(config.get("Volumes") or ()),
     )
 
 

@@ -15,7 +15,7 @@ from docker.errors import APIError, NotFound
 
 from bitsect.images.errors import InfrastructureError
 from bitsect.images.runtime.docker.engine import Engine, engine_faults
-from bitsect.images.runtime.docker.files import remove_container
+from bitsect.images.runtime.docker.files import remove_container, remove_volume
 from bitsect.images.runtime.docker.wire import STDERR, STDOUT, Wire
 from bitsect.images.runtime.errors import ProgramError
 
@@ -53,6 +53,8 @@ class Plan:
     :param image: the engine's id of it.
     :param python: the image's Python.
     :param host_config: see `limits.host_config`.
+    :param labels: of the container and its volumes.
+    :param volumes: names of those that are made for it, and go with it.
     """
 
     image: str
@@ -60,6 +62,7 @@ class Plan:
     labels: Mapping[str, str] = field(hash=False)
     host_config: Mapping[str, Any] = field(hash=False)
     host_name: str
+    volumes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,13 @@ class Container:
     def __init__(self, engine: Engine, plan: Plan) -> None:
         self._engine = engine
         self._python = plan.python
+        self._volumes = plan.volumes
         self._talk = threading.Lock()
         self._spoken = bytearray()
         self._removed = False
         with engine_faults("creating a container"):
+            for volume in plan.volumes:
+                engine.api.create_volume(volume, labels=dict(plan.labels))
             self.id = _create(engine, plan)
         try:
             with engine_faults("connecting to a container"):
@@ -175,6 +181,8 @@ class Container:
     def _discard(self) -> None:
         try:
             remove_container(self._engine, self.id)
+            for volume in self._volumes:
+                remove_volume(self._engine, volume)
         except InfrastructureError:
             # Whoever uses the container meets the same error; here it would hide another one.
             return

@@ -91,7 +91,11 @@ class Engine:
             api = docker.APIClient(
                 **settings, version="auto", timeout=ANSWER_SECONDS, max_pool_size=_CONNECTIONS
             )
-            return cls._described(api, address)
+            try:
+                return cls._described(api, address)
+            except BaseException:
+                api.close()
+                raise
 
     @property
     def title(self) -> str:
@@ -153,18 +157,22 @@ class Engine:
             oldest = ".".join(map(str, OLDEST_API))
             detail = f"the engine at {address} speaks API {api.api_version}; {oldest} is needed"
             raise InfrastructureError("engine", detail)
-        return cls(
-            api=api,
-            address=address,
-            name=_engine_name(told),
-            version=str(told["Version"]),
-            api_version=api_version,
-            store=_store(info),
-            platform=f"{told['Os']}/{told['Arch']}",
-            memory=int(info["MemTotal"]),
-            cpus=int(info["NCPU"]),
-            has_cdi=_has_cdi(info),
-        )
+        try:
+            return cls(
+                api=api,
+                address=address,
+                name=_engine_name(told),
+                version=str(told["Version"]),
+                api_version=api_version,
+                store=_store(info),
+                platform=f"{told['Os']}/{told['Arch']}",
+                memory=int(info["MemTotal"]),
+                cpus=int(info["NCPU"]),
+                has_cdi=_has_cdi(info),
+            )
+        except KeyError as error:
+            detail = f"what answers at {address} does not tell its {error.args[0]}"
+            raise InfrastructureError("engine", detail) from error
 
 
 @contextmanager

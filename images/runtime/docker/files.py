@@ -95,6 +95,21 @@ def remove_container(engine: Engine, container: str) -> None:
     raise InfrastructureError("engine", f"it does not remove container {container[:12]}")
 
 
+def remove_volume(engine: Engine, name: str) -> bool:
+    """Remove a volume; False if a container has it. It may be gone already.
+
+    Raises InfrastructureError.
+    """
+    try:
+        with engine_faults("removing a volume"):
+            engine.api.remove_volume(name)
+    except NotFound:
+        return True
+    except APIError:
+        return False
+    return True
+
+
 @contextmanager
 def exported(engine: Engine, image: str, marks: Marks) -> Iterator[IO[bytes]]:
     """A tar stream of all files of an image, its layers merged.

@@ -7,6 +7,7 @@ to memory of its own, which counts against its limit.
 from __future__ import annotations
 
 import posixpath
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,14 +115,19 @@ def host_config(
 def image_volumes(found: Mapping[str, Any]) -> tuple[Mount, ...]:
     """What keeps an image from having volumes of its own that are writable and without bounds.
 
-    Each of its volumes is a fresh one with the image's files, but read-only.
+    Each of them becomes a fresh one with a name, which gets the image's files and is read-only.
 
     :param found: the image as the engine describes it.
     """
     declared: Mapping[str, Any] = (found.get("Config") or {}).get("Volumes") or {}
-    own = sorted(posixpath.normpath(path) for path in declared)
+    own = sorted({posixpath.normpath(path) for path in declared})
     return tuple(
-        Mount(target=path, source=None, type="volume", read_only=True)
+        Mount(
+            target=path,
+            source=f"bitsect-data-{secrets.token_hex(8)}",
+            type="volume",
+            read_only=True,
+        )
         for path in own
         if path not in (WORK, PROBE, *_TEMPORARY_FOLDERS)
     )

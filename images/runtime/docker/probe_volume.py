@@ -1,8 +1,9 @@
 """The probe, lent to containers as a volume of the engine.
 
 A folder of this machine cannot be lent: the engine may be another machine's, or bitsect itself
-may run in a container. A volume is filled once, compared byte by byte with the staged probe
-before this process first uses it, and mounted read-only.
+may run in a container. A volume is filled once, never refilled, compared byte by byte with the
+staged probe before this process first uses it, and mounted read-only. So everyone on the engine
+can share it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 from docker.types import Mount
 
 from bitsect.images.errors import InfrastructureError, host_faults
 from bitsect.images.file_lock import FileLock
 from bitsect.images.payload import Payload
 from bitsect.images.runtime.docker.engine import Engine, engine_faults
-from bitsect.images.runtime.docker.files import archive, created_container
+from bitsect.images.runtime.docker.files import archive, created_container, remove_volume
 from bitsect.images.runtime.docker.limits import PROBE
 from bitsect.images.runtime.docker.marks import Marks
 
-_KIND = "probe"
 #: Which probe a volume holds.
 _DIGEST = "bitsect.probe"
 # Its content without the folder itself, which engines name in different ways.
@@ -45,13 +45,15 @@ def probe_volume(engine: Engine, marks: Marks, payload: Payload, image: str) -> 
     """
     wanted = _files(payload.folder)
     with FileLock.exclusive(marks.folder / "probe.lock"):
-        for name in _volumes(engine, marks, payload):
+        for name in _volumes(engine, payload):
             if _holds(engine, marks, name, image, wanted):
                 return name
-            # Left half filled by a process that was killed, or changed since.
-            _remove_unless_used(engine, name)
+            # It was left half filled by a process that was killed, is just being filled, and then
+            # in use and not removed, or was changed.
+            remove_volume(engine, name)
         name = _filled(engine, marks, payload, image, wanted)
         if not _holds(engine, marks, name, image, wanted):
+            remove_volume(engine, name)
             detail = f"volume {name} does not keep what is written to it"
             raise InfrastructureError("engine", detail)
         return name
@@ -62,30 +64,13 @@ def probe_mount(volume: str, *, read_only: bool = True) -> Mount:
     return Mount(target=PROBE, source=volume, type="volume", read_only=read_only, no_copy=True)
 
 
-def _volumes(engine: Engine, marks: Marks, payload: Payload) -> list[str]:
-    labels = [f"{name}={value}" for name, value in _labels(marks, payload).items()]
+def _volumes(engine: Engine, payload: Payload) -> list[str]:
+    """Volumes that should hold this probe, whoever made them."""
     with engine_faults("looking for the probe's volume"):
-        found: Mapping[str, Any] = engine.api.volumes(filters={"label": labels})
-    volumes = found.get("Volumes") or ()
-    # Podman takes one of several labels as enough.
-    return sorted(
-        str(each["Name"])
-        for each in volumes
-        if _labels(marks, payload).items() <= (each.get("Labels") or {}).items()
-    )
-
-
-def _labels(marks: Marks, payload: Payload) -> dict[str, str]:
-    return {**marks.on_kept(_KIND), _DIGEST: payload.digest}
-
-
-def _remove_unless_used(engine: Engine, name: str) -> None:
-    try:
-        with engine_faults("removing a volume"):
-            engine.api.remove_volume(name)
-    except APIError:
-        # A container of another process still has it, or it is gone.
-        return
+        found: Mapping[str, Any] = engine.api.volumes(
+            filters={"label": f"{_DIGEST}={payload.digest}"}
+        )
+    return sorted(str(each["Name"]) for each in found.get("Volumes") or ())
 
 
 def _filled(
@@ -93,7 +78,8 @@ def _filled(
 ) -> str:
     name = f"bitsect-probe-{payload.digest[7:_SHOWN]}-{secrets.token_hex(4)}"
     with engine_faults("making the probe's volume"):
-        engine.api.create_volume(name, driver="local", labels=_labels(marks, payload))
+        labels = {**marks.on_kept("probe"), _DIGEST: payload.digest}
+        engine.api.create_volume(name, driver="local", labels=labels)
     with (
         _mounted(engine, marks, name, image) as container,
         engine_faults("filling the probe's volume"),

@@ -128,6 +128,7 @@ class MadeImages:
         except BaseException:
             lock.remove()
             raise
+        _mark_as_used(lock)
         self.trim()
 
     def hold(self, kind: str, key: str) -> tuple[MadeImage, FileLock] | None:
@@ -139,10 +140,7 @@ class MadeImages:
         if image is None:
             lock.release()
             return None
-        # Explicit, because the kernel's own stamp moves on only every few ms.
-        now = time.time_ns()
-        with host_faults(lock.path):
-            os.utime(lock.path, ns=(now, now))
+        _mark_as_used(lock)
         return image, lock
 
     def remove(self, image: MadeImage) -> bool:
@@ -242,6 +240,13 @@ def _made(described: Mapping[str, Any]) -> MadeImage:
         # The engine's word for an image without a name.
         tags=tuple(tag for tag in described.get("RepoTags") or () if tag != "<none>:<none>"),
     )
+
+
+def _mark_as_used(lock: FileLock) -> None:
+    # Explicit, because the kernel's own stamp moves on only every few ms.
+    now = time.time_ns()
+    with host_faults(lock.path):
+        os.utime(lock.path, ns=(now, now))
 
 
 def _time_of(path: Path) -> int:

@@ -161,13 +161,15 @@ class DockerRuntime:
 
     def _started(self, image: str, python: str) -> Container:
         """A fresh container, with the GPUs that it should have."""
-        mounts = (probe_mount(self._lent(image)), *self._own_volumes(image))
+        data = self._data_volumes(image)
+        mounts = (probe_mount(self._lent(image)), *data)
         plan = Plan(
             image=image,
             python=python,
             labels=self.marks.on_container("session"),
             host_config=host_config(self.engine, self.options, mounts),
             host_name=HOST_NAME,
+            volumes=tuple(mount["Source"] for mount in data),
         )
         container = Container(self.engine, plan)
         if self.options.gpus:
@@ -194,7 +196,7 @@ class DockerRuntime:
             return False
         return True
 
-    def _own_volumes(self, image: str) -> tuple[Mount, ...]:
+    def _data_volumes(self, image: str) -> tuple[Mount, ...]:
         try:
             return image_volumes(self.engine.image(image))
         except NotFound as error:

@@ -9,7 +9,7 @@ from docker.errors import APIError
 
 from bitsect.images.layers import Record
 from bitsect.images.runtime.docker.engine import Engine, engine_faults
-from bitsect.images.runtime.docker.files import remove_container
+from bitsect.images.runtime.docker.files import remove_container, remove_volume
 from bitsect.images.runtime.docker.marks import MADE, OWNER, ROOT, Marks
 
 #: What the names of images that bitsect makes begin with.
@@ -26,12 +26,16 @@ class Cleared(Record, frozen=True):
 
 
 def sweep(engine: Engine, marks: Marks) -> int:
-    """Remove the containers of this cache folder's processes that are gone; how many it were."""
+    """Remove what this cache folder's processes that are gone have left; how many containers."""
     removed = 0
     for container in _containers(engine, marks, everyones=False):
-        if marks.is_abandoned((container.get("Labels") or {}).get(OWNER, "")):
+        if marks.is_abandoned(_owner(container)):
             remove_container(engine, container["Id"])
             removed += 1
+    for volume in _volumes(engine, marks, everyones=False):
+        # Those without an owner are everyone's.
+        if _owner(volume) and marks.is_abandoned(_owner(volume)):
+            remove_volume(engine, volume["Name"])
     return removed
 
 
@@ -68,25 +72,24 @@ def _containers(engine: Engine, marks: Marks, *, everyones: bool) -> list[Mappin
 
 def _is_needed(container: Mapping[str, Any], marks: Marks) -> bool:
     labels = container.get("Labels") or {}
-    return labels.get(ROOT) == marks.root and not marks.is_abandoned(labels.get(OWNER, ""))
+    return labels.get(ROOT) == marks.root and not marks.is_abandoned(_owner(container))
+
+
+def _owner(thing: Mapping[str, Any]) -> str:
+    return str((thing.get("Labels") or {}).get(OWNER, ""))
+
+
+def _volumes(engine: Engine, marks: Marks, *, everyones: bool) -> list[Mapping[str, Any]]:
+    with engine_faults("listing volumes"):
+        found = engine.api.volumes(filters=_filters(marks, everyones=everyones))
+    listed = found.get("Volumes") or ()
+    return [each for each in listed if _is_marked(each, marks, everyones=everyones)]
 
 
 def _clear_volumes(engine: Engine, marks: Marks, *, everyones: bool) -> tuple[int, int]:
     """(removed, left)."""
-    with engine_faults("listing volumes"):
-        found = engine.api.volumes(filters=_filters(marks, everyones=everyones))
-    own = [
-        each for each in found.get("Volumes") or () if _is_marked(each, marks, everyones=everyones)
-    ]
-    removed = 0
-    for volume in own:
-        try:
-            with engine_faults("removing a volume"):
-                engine.api.remove_volume(volume["Name"])
-            removed += 1
-        except APIError:
-            # A container has it, or it is gone.
-            continue
+    own = _volumes(engine, marks, everyones=everyones)
+    removed = sum(remove_volume(engine, volume["Name"]) for volume in own)
     return removed, len(own) - removed
 
 

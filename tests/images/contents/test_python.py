@@ -66,7 +66,7 @@ def test_an_interpreter_owns_its_parts_and_nothing_that_was_installed_later() ->
     assert "/usr/local/lib/python3.12/ensurepip/_bundled/pip-24.3.1-py3-none-any.whl" in found.paths
     assert {"/usr/local/bin/python3", "/usr/local/lib/libpython3.12.so.1.0"} <= set(found.paths)
     assert "/usr/local/bin/pip" not in found.paths
-    assert not any("site-packages" in path for path in found.paths)
+    assert not any("site-packages/" in path for path in found.paths)
 
 
 def test_one_of_another_series_beside_it_keeps_what_is_its_own() -> None:

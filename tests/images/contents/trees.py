@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import hashlib
 import io
 import struct
@@ -31,7 +30,10 @@ class ImageTree:
 
     def copy(self) -> ImageTree:
         """Another one that begins with the same files."""
-        return copy.deepcopy(self)
+        other = ImageTree()
+        other._members = dict(self._members)
+        other._paragraphs = dict(self._paragraphs)
+        return other
 
     def file(self, path: str, content: bytes | str = b"", mode: int = 0o644) -> Self:
         data = content.encode() if isinstance(content, str) else content
@@ -58,6 +60,15 @@ class ImageTree:
         for each in list(self._members):
             if each == path or each.startswith(f"{path}/"):
                 del self._members[each]
+        return self
+
+    def drop_clashes(self) -> Self:
+        """Takes away what lies below a file, as no file system could hold it."""
+        for path, (info, _) in list(self._members.items()):
+            if not info.isdir():
+                for each in list(self._members):
+                    if each.startswith(f"{path}/"):
+                        del self._members[each]
         return self
 
     def package(
@@ -143,7 +154,7 @@ class ImageTree:
 
     def tar(self) -> bytes:
         """The archive, with the folders that lead to its members."""
-        whole = copy.deepcopy(self)
+        whole = self.copy()
         if whole._paragraphs:
             text = "\n\n".join(whole._paragraphs[key] for key in sorted(whole._paragraphs))
             whole.file("/var/lib/dpkg/status", f"{text}\n\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +21,15 @@ from bitsect.images.runtime.docker.sweep import clear
 MEMORY = 256 << 20
 PROCESSES = 64
 OPTIONS = ContainerOptions(memory=MEMORY, processes=PROCESSES)
+
+
+@pytest.fixture
+def unanswered() -> Iterator[None]:
+    """For tests in which nobody answers: the SDK forgets to close its end of the connection."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,39 +14,11 @@ from bitsect.images.runtime.docker.engine import Engine
 from bitsect.images.runtime.docker.runtime import DockerRuntime, FoundImage
 from bitsect.images.runtime.docker.session import ContainerSession
 from bitsect.images.runtime.errors import ProgramError, SessionClosedError
-from bitsect.images.runtime.protocol import Completed, RunSpec, Session
+from bitsect.images.runtime.protocol import RunSpec
 from bitsect.images.runtime.surroundings import KERNEL_CACHES
+from tests.images.docker.programs import LONG, containers, eventually, printed, run
 
 pytestmark = pytest.mark.engine
-
-LONG = 120.0
-
-
-def run(session: Session, source: str, timeout: float = LONG, **variables: str | None) -> Completed:
-    return session.exec(RunSpec((str(session.python), "-c", source), timeout, variables))
-
-
-def printed(session: Session, source: str, **variables: str | None) -> str:
-    done = run(session, source, LONG, **variables)
-    assert done.returncode == 0, done.tail()
-    return done.stdout.read_text()
-
-
-def eventually(is_so: Callable[[], bool]) -> bool:
-    """Whether it becomes so within a minute."""
-    end = time.monotonic() + 60
-    while not is_so():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def containers(engine: Engine, runtime: DockerRuntime) -> list[str]:
-    """Ids of this runtime's containers, whatever their state."""
-    found = engine.api.containers(all=True, filters={"label": f"bitsect.root={runtime.marks.root}"})
-    return [each["Id"] for each in found]
-
 
 SHOW = "import os, json; print(json.dumps(dict(os.environ)))"
 

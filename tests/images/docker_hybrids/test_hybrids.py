@@ -22,6 +22,12 @@ LANGUAGE = "env:LANGUAGE"
 LOUDNESS = "env:LOUDNESS"
 COLOUR = "env:COLOUR"
 
+# Version 2, effective, and the one to open raw sockets.
+CAPABILITY = "01000002002000000000000000000000" + "00000000"
+MAKE_CAPABLE = (
+    f"os.setxattr('/srv/new/deep/file', 'security.capability', bytes.fromhex('{CAPABILITY}'))"
+)
+
 Mixes = Callable[..., Mix]
 
 
@@ -39,8 +45,9 @@ def ends(workshop: Workshop) -> tuple[str, str]:
         workshop.small(),
         [
             "ENV LANGUAGE=de LOUDNESS=11",
-            "RUN chmod 4755 /srv/new/deep/file && chgrp 7 /srv/new/deep/file"
+            "RUN chgrp 7 /srv/new/deep/file && chmod 4755 /srv/new/deep/file"
             " && ln -s new/deep/file /srv/link",
+            f'RUN python3 -c "import os; {MAKE_CAPABLE}"',
             "LABEL vendor=someone",
             'ENTRYPOINT ["/bin/false"]',
             "USER 1000",
@@ -143,6 +150,11 @@ def test_owner_and_all_permissions_come_along(mix: Mix) -> None:
         "import os; s = os.lstat('/srv/new/deep/file'); print(oct(s.st_mode), s.st_uid, s.st_gid)"
     )
     assert mix.python(mix.with_bad(NEW), code) == "0o104755 0 7"
+
+
+def test_capabilities_of_a_file_come_along(mix: Mix) -> None:
+    code = "import os; print(os.getxattr('/srv/new/deep/file', 'security.capability').hex())"
+    assert mix.python(mix.with_bad(NEW), code) == CAPABILITY
 
 
 def test_a_hybrid_can_be_made_from_a_hybrid(mix: Mix) -> None:
