@@ -137,3 +137,16 @@ class NoRun(BitsectError):
         self.session = session
         self.wanted = wanted
         self.runs = runs
+
+
+class NoManifest(BitsectError):
+    """A run has no manifest, because its stack was never made.
+
+    :param session: its number.
+    :param run: the run's.
+    """
+
+    def __init__(self, session: int, run: int) -> None:
+        super().__init__(session, run)
+        self.session = session
+        self.run = run

@@ -207,7 +207,7 @@ class Laboratory:
         if ran.invalid is not None:
             ran = dataclasses.replace(ran, verdict=Verdict.CRASH.value, reason=ran.invalid)
         used = ran.touched
-        unmoved = self._rules.unmoved(stack, used) if used else ""
+        unmoved = self._rules.unmoved(stack, manifest, used) if used else ""
         if unmoved:
             ran = dataclasses.replace(
                 ran, verdict=Verdict.UNBUILDABLE.value, reason=unmoved, trace=None

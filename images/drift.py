@@ -10,6 +10,9 @@ import msgspec
 from bitsect.images.differences import Difference, diff_manifests
 from bitsect.images.manifest import Manifest
 
+# Whether a part of the stack was looked at by an inventory.
+_LOOKED_AT = "inventory:"
+
 Outcome = Literal["same", "drift", "unknown"]
 
 # Two inventories of one stack never agree on these.
@@ -49,7 +52,9 @@ def drift_of(
     """
     found = [] if moved is None else [moved]
     found += (
-        each for each in diff_manifests(pinned, now) if not each.component.startswith(_ALWAYS_NEW)
+        _weighed(each)
+        for each in diff_manifests(pinned, now)
+        if not each.component.startswith(_ALWAYS_NEW)
     )
     return Drift(reference, pinned.root, now.root, tuple(_unseen(pinned, now)), tuple(found))
 
@@ -61,6 +66,12 @@ def moved_name(name: str, pinned: str, now: str) -> Difference | None:
     :param now: config digest that it leads to.
     """
     return Difference(f"image:{name}", pinned, now, False, "image") if pinned != now else None
+
+
+def _weighed(difference: Difference) -> Difference:
+    """What was not looked at when the stack was pinned cannot have drifted since."""
+    newly_seen = difference.component.startswith(_LOOKED_AT) and difference.before == "false"
+    return msgspec.structs.replace(difference, noise=True) if newly_seen else difference
 
 
 def _unseen(pinned: Manifest, now: Manifest) -> Iterator[str]:

@@ -36,13 +36,8 @@ class Runtimes(Protocol):
 class Rebuilder(Protocol):
     """Whoever makes hybrids of images again."""
 
-    @property
-    def runtime(self) -> Runtime:
-        """What runs them."""
-        ...
-
-    def rebuild(self, recipe: Recipe) -> Stack:
-        """The hybrid of a recipe, resolved: the runtime's ``ensure`` makes it.
+    def rebuild(self, recipe: Recipe) -> tuple[Runtime, Stack]:
+        """The hybrid of a recipe, resolved, and the runtime whose ``ensure`` makes it.
 
         Raises RebuildError if an image of its chain is not to be had.
         """
@@ -101,7 +96,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
     """A stack that was made again.
 
     :param python: of an environment; None for an image.
-    :param image: a reference to an image, by digest; None for an environment.
+    :param image: a reference to an image or a hybrid; None for an environment.
     :param drift: how it differs from its manifest all the same.
     """
 
@@ -130,11 +125,14 @@ def rebuilt(pinned: Manifest, found: Found, pinner: Pinner) -> Rebuilt:
     if stack.lock is not None and _is_spoilt(drift):
         found.runtime.ensure(stack).discard()
         drift = verified(pinned, found, pinner)
-    if stack.image is not None:
+    if stack.image is not None and stack.recipe is None:
+        # It need not have a Python, as what is made ready must.
         return Rebuilt(None, stack.image.short, drift)
     handle = found.runtime.ensure(stack)
     handle.release()
-    return Rebuilt(str(handle.python), None, drift)
+    if stack.image is not None:
+        return Rebuilt(None, handle.name, drift)
+    return Rebuilt(handle.name, None, drift)
 
 
 def _is_spoilt(drift: Drift) -> bool:
@@ -161,7 +159,8 @@ def _hybrid(
 ) -> Found:
     if rebuilder is None:
         raise RebuildError(source.reference, "recipe", recipe.chain)
-    return Found(rebuilder.runtime, _named(rebuilder.rebuild(recipe), source))
+    runtime, stack = rebuilder.rebuild(recipe)
+    return Found(runtime, _named(stack, source))
 
 
 def _image(source: StackSource, image: PinnedImage, runtimes: Runtimes) -> Found:

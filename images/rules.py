@@ -28,7 +28,7 @@ class Used(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of files that were opened or imported."""
+        """Absolute paths of files that were mapped, imported or opened."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Rules(Protocol):
         """
         ...
 
-    def unmoved(self, stack: Stack, used: Used) -> str:
+    def unmoved(self, stack: Stack, manifest: Manifest, used: Used) -> str:
         """Which library was used in its old state although it was exchanged; empty if none."""
         ...
 
@@ -86,7 +86,7 @@ class EnvironmentRules:
         ]
         return "; ".join(wrong)
 
-    def unmoved(self, stack: Stack, used: Used) -> str:
+    def unmoved(self, stack: Stack, manifest: Manifest, used: Used) -> str:
         """An environment is built whole, so no earlier state of a distribution is in it."""
         return ""
 

@@ -20,11 +20,13 @@ from bitsect.bisect.engine.subsets import minimal_set, without_needless
 from bitsect.bisect.engine.vectors import mixed, moved_between
 from bitsect.bisect.verdicts import Verdict
 
-#: Mixtures that may be tried in vain, for each doubling of the number of components: to find
-#: the needed units, and again to take away what is not needed.
+#: Mixtures that may be tried in vain to find the needed units, per doubling of their number.
 PATIENCE = 4
 
-#: Mixed states of one block that may be tried in vain, likewise.
+#: Mixtures that may be tried in vain to take away what is not needed.
+REMOVAL_PATIENCE = 24
+
+#: Mixed states of one block that may be tried in vain, per doubling of its size.
 BLOCK_PATIENCE = 2
 
 
@@ -33,11 +35,14 @@ class Needed(msgspec.Struct, frozen=True):
 
     :param axes: in order.
     :param together: those of them without which nothing ran, so that it is not known whether
-        they matter themselves or are only needed by the others; and why nothing ran.
+        they matter themselves or are only needed by the others.
+    :param untried: those of these for which that was concluded from other mixtures, since too
+        many had failed already; and why the one most like it failed.
     """
 
     axes: tuple[int, ...]
-    together: Mapping[int, Verdict]
+    together: frozenset[int] = frozenset()
+    untried: Mapping[int, Verdict] = {}
 
 
 def needed_components(space: Space, base: Vector, top: Vector, change: Change) -> Needed:
@@ -47,7 +52,7 @@ def needed_components(space: Space, base: Vector, top: Vector, change: Change) -
     """
     moved = moved_between(base, top)
     if len(moved) == 1:
-        return Needed(moved, {})
+        return Needed(moved)
 
     def ask(chosen: frozenset[int]) -> bool | None:
         vector = mixed(base, top, chosen)
@@ -57,20 +62,21 @@ def needed_components(space: Space, base: Vector, top: Vector, change: Change) -
         return change.shows(vector)
 
     asked = Asked(ask, frozenset(moved))
-    patience = PATIENCE * len(moved).bit_length()
-    asked.grant(patience)
+    asked.grant(PATIENCE * len(moved).bit_length())
     found = minimal_set(asked, _units(space, moved))
-    asked.grant(patience)
+    asked.grant(REMOVAL_PATIENCE)
     found = without_needless(asked, found)
     found = _with_blocks_split(space, asked, found)
-    reasons = {
-        unit.axes[0]: asked.nearest_in_vain(others, unit)
-        for unit, others in ((unit, _but(found, unit)) for unit in found)
-        if asked.shows(others) is None
+    together = [unit for unit in found if asked.shows(_but(found, unit)) is None]
+    untried = {
+        unit.axes[0]: asked.nearest_in_vain(_but(found, unit), unit)
+        for unit in together
+        if not asked.in_vain(_but(found, unit))
     }
     return Needed(
         tuple(sorted(axes_of(found))),
-        {axis: change.why(mixed(base, top, tried)) for axis, tried in reasons.items()},
+        axes_of(together),
+        {axis: change.why(mixed(base, top, tried)) for axis, tried in untried.items()},
     )
 
 

@@ -49,7 +49,7 @@ class Descent:
             for axis in self._needed.axes:
                 if at[axis] == self._base[axis]:
                     continue
-                if axis in bounds and not self._lower_neighbour_shows(at, axis, bounds[axis]):
+                if axis in bounds and not self._to_be_searched_again(at, axis, bounds[axis]):
                     continue
                 point, bounds[axis] = self._lowest_point(at, axis)
                 at = replaced(at, axis, point)
@@ -60,12 +60,16 @@ class Descent:
         """The vector with one coordinate taken back to the point below it."""
         return replaced(at, axis, self._axes[axis].points.index(bound.below))
 
-    def _lower_neighbour_shows(self, at: Vector, axis: int, bound: Bound) -> bool:
-        """Whether the evidence contradicts that this coordinate is as low as it can be.
+    def _to_be_searched_again(self, at: Vector, axis: int, bound: Bound) -> bool:
+        """Whether a coordinate may come further down now that others have come down.
 
-        It can only where another coordinate came down since this one was searched.
+        It may where the evidence says so, and where it could not come down only because the
+        others did not run without it.
         """
-        return self._change.shows(self.neighbour(at, axis, bound)) is True
+        neighbour = self.neighbour(at, axis, bound)
+        if bound.inseparable and axis not in self._needed.untried:
+            return not self._change.tried_in_vain(neighbour)
+        return self._change.shows(neighbour) is True
 
     def _settled(self, at: Vector, axis: int, bound: Bound) -> Bound:
         """A bound as it holds where the other coordinates have come down to."""
@@ -109,8 +113,8 @@ class Descent:
             elif self._change.observed(vector):
                 failed[point] = self._change.why(vector)
             elif point == self._base[axis]:
-                if axis in self._needed.together:
-                    failed[point] = self._needed.together[axis]
+                if axis in self._needed.untried:
+                    failed[point] = self._needed.untried[axis]
                 elif not self._change.unchanged_above(vector):
                     raise NeedsVector(vector, (self._axes[axis].component,))
         return known, failed

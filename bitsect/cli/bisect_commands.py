@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from bitsect.bisect import report as documents
-from bitsect.bisect.errors import NoRun
+from bitsect.bisect.errors import NoManifest, NoRun
 from bitsect.bisect.findings import Answer, answer_of
 from bitsect.bisect.laboratory import PROBE_TIMEOUT
 from bitsect.bisect.moved import moved_since
 from bitsect.bisect.question import PointOptions, ordered_ends
-from bitsect.bisect.records import LedgerEntry, SessionRecord
+from bitsect.bisect.records import LedgerEntry, Observation, SessionRecord
 from bitsect.bisect.session import SessionDriver
 from bitsect.bisect.store import Store
 from bitsect.cli import tables
@@ -41,6 +41,7 @@ from bitsect.cli.output import json_text, print_json, print_text, require_place_
 from bitsect.cli.progress import reporter_for_console
 from bitsect.cli.searches import Asked, Between, prepared
 from bitsect.cli.workshop import Workshop
+from bitsect.images.manifest import Manifest, from_canonical
 from bitsect.images.reference import parse_reference
 
 SessionNumber = Annotated[
@@ -159,6 +160,10 @@ def log(
         int | None,
         typer.Option("--run", "-r", min=1, help="Show what this run printed last, or its build."),
     ] = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--manifest", help="With --run: write the manifest of its stack here."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """List every observation of a session, in the order in which it came.
@@ -166,12 +171,20 @@ def log(
     Example: `bisect log --session 3`
 
     Example: `bisect log --run 7` shows the last lines of a build or probe that failed.
+
+    Example: `bisect log --run 7 --manifest mixed.yaml`, then `bitsect rebuild mixed.yaml`, makes
+    the stack of that run again.
     """
+    if manifest is not None:
+        require_place_for(manifest)
     with Workshop.existing_store() as store:
         record = store.session(session)
         ledger = store.ledger(record.number)
         if run is not None:
-            print_text(_last_lines(store, record, ledger, run))
+            seen = _observation(record, ledger, run)
+            print_text(_last_lines(store, seen))
+            if manifest is not None:
+                _stack_of(store, record, seen, run).save(manifest)
             return 0
     if as_json:
         print_json({"session": record, "ledger": ledger})
@@ -180,16 +193,24 @@ def log(
     return 0
 
 
-def _last_lines(
-    store: Store, session: SessionRecord, ledger: Sequence[LedgerEntry], run: int
-) -> str:
+def _observation(session: SessionRecord, ledger: Sequence[LedgerEntry], run: int) -> Observation:
     """:raises NoRun: the session has no such run."""
     entry = next((each for each in ledger if each.sequence == run), None)
     if entry is None:
         raise NoRun(session.number, run, len(ledger))
-    seen = entry.observation
+    return entry.observation
+
+
+def _last_lines(store: Store, seen: Observation) -> str:
     printed = b"" if seen.log is None else store.blobs.get(seen.log)
     return printed.decode(errors="replace") or seen.reason or "it printed nothing"
+
+
+def _stack_of(store: Store, session: SessionRecord, seen: Observation, run: int) -> Manifest:
+    """:raises NoManifest: the stack of the run was never made."""
+    if seen.manifest is None:
+        raise NoManifest(session.number, run)
+    return from_canonical(store.blobs.get(seen.manifest))
 
 
 def report(

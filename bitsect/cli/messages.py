@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 from bitsect.bisect.errors import (
     EndFailed,
     InvalidEvidence,
+    NoManifest,
     NondeterministicEnd,
     NoRun,
     NoSession,
@@ -398,4 +399,12 @@ def _(error: NoRun) -> str:
     return (
         f"session {error.session} has no run {error.wanted}; it has {error.runs}."
         " `bisect log` lists them."
+    )
+
+
+@_explains(NoManifest)
+def _(error: NoManifest) -> str:
+    return (
+        f"run {error.run} of session {error.session} has no manifest: its stack was never made."
+        f" `bisect log --run {error.run}` says why."
     )

@@ -9,6 +9,7 @@ import typer
 
 from bitsect.cli import tables
 from bitsect.cli.console import console
+from bitsect.cli.hybrids import HybridRebuilder
 from bitsect.cli.options import Gpus, Json, PythonPath
 from bitsect.cli.output import print_json, print_text, require_place_for
 from bitsect.cli.workshop import Workshop
@@ -172,7 +173,7 @@ def _python_for(source: StackSource, wanted: Path | None) -> Path | None:
 
 def _found(source: StackSource, workshop: Workshop) -> Found:
     _tell(f"getting {source.reference} again")
-    return found_again(source, workshop)
+    return found_again(source, workshop, HybridRebuilder(workshop, source.reference))
 
 
 def _taken(workshop: Workshop, text: str, *, deep: bool = False) -> Manifest:

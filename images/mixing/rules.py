@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from bitsect.images.contents.model import ABSENT
 from bitsect.images.manifest import Manifest
 from bitsect.images.mixing.loaded import still_loaded
 from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.rules import Used
 from bitsect.images.runtime.protocol import Stack
-from bitsect.probes.inventory import CONTROL_PREFIXES, KNOWN_CONTROLS
+from bitsect.probes.inventory import CONTROL_PREFIXES, KNOWN_CONTROLS, PREFIX
 
 # The loader and the interpreter read these before any program could be watched.
 _READ_EARLY = ("LD_", "PYTHON", "PATH")
@@ -41,16 +43,20 @@ class ImageRules:
             and not _is_at(there.get(component), point)
         )
 
-    def unmoved(self, stack: Stack, used: Used) -> str:
+    def unmoved(self, stack: Stack, manifest: Manifest, used: Used) -> str:
         """A library that was exchanged, and yet was mapped in its old state."""
         if stack.recipe is None:
             return ""
-        return still_loaded(self._space, stack.recipe, used.libraries) or ""
+        prefix = str(manifest.evidence.get("prefix", ""))
+        libraries = [
+            msgspec.structs.replace(each, path=each.path.replace(PREFIX, prefix, 1))
+            for each in used.libraries
+        ]
+        return still_loaded(self._space, stack.recipe, libraries) or ""
 
     def touched(self, stack: Stack, used: Used) -> tuple[str, ...]:
         """Components that own a file that was used, and variables that may have been read."""
-        paths = [library.path for library in used.libraries] + list(used.files)
-        names = {name for path in paths for name in self._owners.get(path, ())}
+        names = {name for path in used.files for name in self._owners.get(path, ())}
         read, distributions = set(used.variables), set(used.distributions)
         for axis in self._space.axes:
             kind, _, name = axis.component.partition(":")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from bitsect.images.contents.axes import Differences
 from bitsect.images.contents.model import ComponentAxis, Contents, State
 
 #: The states that lie between each state of an axis and the next one.
@@ -44,6 +45,19 @@ class Offers(Protocol):
         Raises what `contents` raises.
         """
         ...
+
+
+def offered(differences: Differences, offers: Iterable[Offers]) -> Differences:
+    """The differences of a chain, with all that the indexes offer between its images.
+
+    Raises InfrastructureError if an index is not reachable.
+    """
+    by_kind = {each.kind: each for each in offers}
+    axes = []
+    for axis in differences.axes:
+        index = by_kind.get(axis.component.partition(":")[0])
+        axes.append(with_offers(axis, index.between(axis)) if index else axis)
+    return msgspec.structs.replace(differences, axes=tuple(axes))
 
 
 def with_offers(axis: ComponentAxis, runs: Runs) -> ComponentAxis:

@@ -31,6 +31,10 @@ class HostHandle:
     stack: Stack
     python: Path
 
+    @property
+    def name(self) -> str:
+        return str(self.python)
+
     def discard(self) -> None:
         """Nothing was built for it."""
 

@@ -108,6 +108,11 @@ class Handle(Protocol):
         """What it was made from."""
         ...
 
+    @property
+    def name(self) -> str:
+        """By which a person can use it: an image's name, or the path of a Python."""
+        ...
+
     def discard(self) -> None:
         """Remove what was built, so that it is built anew; nobody else may be using it."""
         ...

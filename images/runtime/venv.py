@@ -32,6 +32,10 @@ class VenvHandle:
     def python(self) -> Path:
         return self.environment.python
 
+    @property
+    def name(self) -> str:
+        return str(self.python)
+
     def release(self) -> None:
         self.environment.release()
 

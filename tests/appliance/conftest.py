@@ -46,11 +46,11 @@ def appliance(
 
 @pytest.fixture
 def run(appliance: str) -> Run:
-    """Runs the appliance to its end: arguments of `docker run`, and those of the program."""
+    """Runs the appliance to its end; for an engine's images it needs no network."""
 
     def run_it(*arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["docker", "run", "--rm", *options, appliance, *arguments],
+            ["docker", "run", "--rm", "--network=none", *options, appliance, *arguments],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 

@@ -107,8 +107,8 @@ def test_it_ends_when_it_is_told_to(
     path = silent_engine.getsockname()
     name = f"bitsect-test-{Path(path).parent.name}"
     command = [
-        "docker", "run", "--rm", f"--name={name}", f"--volume={path}:{SOCKET}", appliance,
-        "pin", "stack:tag", "-o", "stack.yaml",
+        "docker", "run", "--rm", "--network=none", f"--name={name}",
+        f"--volume={path}:{SOCKET}", appliance, "pin", "stack:tag", "-o", "stack.yaml",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
         connection, _ = silent_engine.accept()

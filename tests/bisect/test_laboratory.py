@@ -49,6 +49,7 @@ class FakeSession:
 class FakeHandle:
     released: bool = False
     discarded: bool = False
+    name: str = "fake"
 
     def discard(self) -> None:
         self.discarded = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +52,10 @@ class FakeHandle:
     python: Path = Path("/usr/bin/python3")
     released: int = 0
     discarded: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.stack.image.short if self.stack.image else str(self.python)
 
     def discard(self) -> None:
         self.discarded += 1
@@ -110,4 +114,6 @@ class FakeSession:
         """Nothing was started."""
 
 
-UNREACHABLE: Callable[[], Exception] = lambda: InfrastructureError("index", "registry")  # noqa: E731
+def unreachable() -> InfrastructureError:
+    """What a registry gives that cannot be asked."""
+    return InfrastructureError("index", "registry")

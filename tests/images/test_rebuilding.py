@@ -26,7 +26,13 @@ from bitsect.images.rebuilding import (
 from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Runtime, Stack
 from bitsect.images.stack_source import StackSource, evidence_of, source_of
-from tests.images.fake_stacks import UNREACHABLE, FakeRuntime, digest_of, identity, image_stack
+from tests.images.fake_stacks import (
+    FakeRuntime,
+    digest_of,
+    identity,
+    image_stack,
+    unreachable,
+)
 from tests.images.test_manifest import inventory
 
 NAME = "team/train:26.03"
@@ -70,7 +76,7 @@ class TestFindingAnImage:
         assert BY_MANIFEST not in runtime.asked
 
     def test_an_unreachable_registry_is_no_reason_to_give_up(self) -> None:
-        runtime = FakeRuntime({BY_MANIFEST: UNREACHABLE(), BY_ID: IMAGE})
+        runtime = FakeRuntime({BY_MANIFEST: unreachable(), BY_ID: IMAGE})
         assert found_again(source(IMAGE), runtime).stack == IMAGE
 
     def test_any_other_fault_is(self) -> None:
@@ -98,7 +104,7 @@ class TestItsName:
         assert found.moved is not None
         assert (found.moved.before, found.moved.after) == (digest_of("a"), digest_of("9"))
 
-    @pytest.mark.parametrize("name", [{NAME: IMAGE}, {}, {NAME: UNREACHABLE()}])
+    @pytest.mark.parametrize("name", [{NAME: IMAGE}, {}, {NAME: unreachable()}])
     def test_one_that_does_not_or_leads_nowhere_is_not(self, name: dict[str, Stack]) -> None:
         runtime = FakeRuntime({LOCAL: IMAGE, **name})
         found = with_its_name_checked(source(IMAGE), found_again(source(IMAGE), runtime))
@@ -121,15 +127,14 @@ class TestHybrids:
         assert (caught.value.obstacle, caught.value.needs) == ("recipe", self.RECIPE.chain)
 
     def test_it_is_made_from_its_recipe(self) -> None:
+        makers: Runtime = FakeRuntime({})
+
         class Maker:
-            runtime: Runtime = FakeRuntime({})
+            def rebuild(self, recipe: Recipe) -> tuple[Runtime, Stack]:
+                return makers, image_stack(identity("9"), recipe=recipe)
 
-            def rebuild(self, recipe: Recipe) -> Stack:
-                return image_stack(identity("9"), recipe=recipe)
-
-        maker = Maker()
-        found = found_again(source(self.HYBRID), FakeRuntime({}), maker)
-        assert found.runtime is maker.runtime
+        found = found_again(source(self.HYBRID), FakeRuntime({}), Maker())
+        assert found.runtime is makers
         assert (found.stack.recipe, found.stack.reference) == (self.RECIPE, NAME)
 
 

@@ -137,8 +137,8 @@ class Container:
             with engine_faults("starting a program in a container"):
                 run = str(self._engine.api.exec_create(self.id, arguments, stdin=True)["Id"])
                 wire = Wire(self._engine.api.exec_start(run, socket=True))
-        except APIError as error:
-            return self._lost(str(error.explanation))
+        except (APIError, InfrastructureError) as error:
+            return self._lost(error)
         try:
             cause = self._follow(wire, order, takers, deadline)
         except BaseException:
@@ -253,19 +253,21 @@ class Container:
             try:
                 with engine_faults("asking how a program ended"):
                     state = self._engine.api.exec_inspect(run)
-            except APIError as error:
-                return self._lost(str(error.explanation))
+            except (APIError, InfrastructureError) as error:
+                return self._lost(error)
             if not state["Running"] and state["ExitCode"] is not None:
                 return Ended(int(state["ExitCode"]))
             time.sleep(_POLL_SECONDS)
         raise InfrastructureError("engine", "it does not tell how a program ended")
 
-    def _lost(self, said: str) -> Ended:
-        """What it means that the engine knows of no such container or program any more."""
+    def _lost(self, error: APIError | InfrastructureError) -> Ended:
+        """What it means that the engine has no such container or program any more."""
         if self._removed:
             return Ended(None)
-        detail = f"a container that was in use is gone, or was stopped by someone else: {said}"
-        raise InfrastructureError("engine", detail)
+        if isinstance(error, InfrastructureError):
+            raise error
+        detail = f"a container that was in use is gone, or was stopped: {error.explanation}"
+        raise InfrastructureError("engine", detail) from error
 
 
 def _create(engine: Engine, plan: Plan) -> str:

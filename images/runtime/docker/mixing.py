@@ -38,6 +38,11 @@ class HybridHandle:
     def engine_id(self) -> str:
         return self.image.id
 
+    @property
+    def name(self) -> str:
+        """Repository and tag, under which it stays until it is removed for room."""
+        return self.image.own_name
+
     def discard(self) -> None:
         self.lock.release()
         self.made.remove(self.image)

@@ -56,6 +56,12 @@ class FoundImage:
     python: Path
     engine_id: str
 
+    @property
+    def name(self) -> str:
+        """A reference to it, by digest."""
+        assert self.stack.image is not None, "it was resolved"
+        return self.stack.image.short
+
     def discard(self) -> None:
         """It is not bitsect's to remove."""
 

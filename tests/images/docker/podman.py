@@ -50,7 +50,9 @@ def podman_service(folder: Path) -> Iterator[dict[str, str]]:
     podman, runc = shutil.which("podman"), shutil.which("runc")
     if podman is None or runc is None or os.geteuid() != 0:
         reason = "no podman and runc to run as the superuser; install them"
-        pytest.fail(reason) if os.environ.get(REQUIRED) else pytest.skip(reason)
+        if os.environ.get(REQUIRED):
+            pytest.fail(reason)
+        pytest.skip(reason)
     runtime = folder / "runtime"
     runtime.write_text(_RUNTIME.format(python=sys.executable, runc=runc))
     runtime.chmod(runtime.stat().st_mode | stat.S_IXUSR)

@@ -159,7 +159,7 @@ class TestProbeVolume:
         """One that no other test lends."""
         folder = tmp_path / "probe"
         (folder / "bitsect").mkdir(parents=True)
-        (folder / "bitsect" / "__init__.py").write_text(f"{tmp_path}")
+        (folder / "bitsect" / "__init__.py").write_text(f"# {tmp_path}")
         digest = f"sha256:{abs(hash(tmp_path)):064x}"
         other = Payload(folder, digest)
         yield other

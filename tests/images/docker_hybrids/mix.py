@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bitsect.images.mixing.space import ImageSpace
+from bitsect.images.offers.offer import Offers
 from bitsect.images.runtime.docker.mixing import MixingRuntime
 from bitsect.images.runtime.docker.runtime import DockerRuntime
 from bitsect.images.runtime.protocol import RunSpec, Stack
@@ -11,10 +14,12 @@ from bitsect.images.runtime.protocol import RunSpec, Stack
 class Mix:
     """A space, its runtime, and its two ends as stacks."""
 
-    def __init__(self, docker_runtime: DockerRuntime, space: ImageSpace) -> None:
+    def __init__(
+        self, docker_runtime: DockerRuntime, space: ImageSpace, offers: Sequence[Offers] = ()
+    ) -> None:
         self.docker = docker_runtime
         self.space = space
-        self.runtime = MixingRuntime(docker_runtime, space)
+        self.runtime = MixingRuntime(docker_runtime, space, offers=offers)
         good, bad = space.images[0], space.images[-1]
         self.good = Stack(good.requested, "image", None, {}, image=good)
         self.bad = Stack(bad.requested, "image", None, {}, image=bad)

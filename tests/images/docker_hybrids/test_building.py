@@ -11,14 +11,17 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from bitsect.images.contents import planning
 from bitsect.images.contents.model import Contents
+from bitsect.images.contents.planning import Plan
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.mixing.space import ImageSpace
-from bitsect.images.runtime.docker import building
+from bitsect.images.runtime.docker import building, committing
 from bitsect.images.runtime.docker.arranging import Arrangement
 from bitsect.images.runtime.docker.runtime import DockerRuntime
 from bitsect.images.runtime.docker.sweep import sweep
@@ -110,11 +113,9 @@ def test_a_donor_without_the_file_is_refused(mix: Mix, monkeypatch: pytest.Monke
     entries = {**bad.entries, path: bad.entries["/opt/building/one"]}
     with_contents(mix.space, 1, Contents(entries, bad.texts))
     stack = mix.with_bad(ONE)
-    planned = building.plan
 
-    def with_missing(*arguments: object) -> object:
-        found = planned(*arguments)  # type: ignore[arg-type]  # passed on as they came
-        return msgspec.structs.replace(found, copies=((1, (path,)),))
+    def with_missing(*arguments: Any) -> Plan:
+        return msgspec.structs.replace(planning.plan(*arguments), copies=((1, (path,)),))
 
     monkeypatch.setattr(building, "plan", with_missing)
 
@@ -234,11 +235,10 @@ def test_an_image_of_the_chain_that_was_removed_is_not_the_stacks_fault(mix: Mix
 
 def test_of_several_who_ask_at_once_one_makes_it(mix: Mix, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = []
-    committed = building.commit
 
-    def counted(*arguments: object) -> str:
+    def counted(*arguments: Any) -> str:
         commits.append(threading.get_ident())
-        return committed(*arguments)  # type: ignore[arg-type]  # passed on as they came
+        return committing.commit(*arguments)
 
     monkeypatch.setattr(building, "commit", counted)
     stack = mix.with_bad(ONE)

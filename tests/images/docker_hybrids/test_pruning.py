@@ -128,10 +128,10 @@ def test_images_of_others_are_never_touched(
     images = maker.images(0)
     maker.make(images, "a")
     [hybrid] = images.all()
-    tagged, made = (name.split(":") for name in strangers)
-    engine.api.tag(hybrid.id, *tagged)
+    (tagged, tag), (made, other_tag) = (name.split(":") for name in strangers)
+    engine.api.tag(hybrid.id, tagged, tag)
     with workbench(engine, marks, hybrid.id, "/usr/bin/python3") as bench:
-        engine.api.commit(bench.container, *made)
+        engine.api.commit(bench.container, made, other_tag)
 
     # When there is no more room
     maker.make(images, "b")

@@ -15,7 +15,7 @@ ASCENDING = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("lower", "higher"), itertools.pairwise(ASCENDING))
+@pytest.mark.parametrize(("lower", "higher"), [*itertools.pairwise(ASCENDING)])
 def test_versions_are_in_order(lower: str, higher: str) -> None:
     assert version_key(lower) < version_key(higher)
 

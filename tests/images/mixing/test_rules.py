@@ -103,7 +103,7 @@ class TestTouched:
     @pytest.mark.parametrize(
         ("used", "touched"),
         [
-            (Seen(libraries=(Binary("/usr/lib/libblas.so.3", 1, "aa"),)), "apt:libblas"),
+            (Seen(files=("/usr/lib/libblas.so.3",)), "apt:libblas"),
             (Seen(files=("/etc/blas.conf", "/etc/passwd")), "file:/etc/blas.conf"),
             (Seen(distributions=("numpy",)), "pip:numpy"),
             (Seen(distributions=("torch",)), "pip:torch@/opt/old"),
