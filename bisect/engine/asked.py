@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -66,13 +67,13 @@ class Asked:
         """Whether these units were moved, and could not be run so."""
         return self._answers.get(axes_of(units), False) is None
 
-    def apart(self, one: Unit, other: Unit) -> bool:
-        """Whether some mixture ran in which only one of two units moved."""
-        return any(
-            (one.axes[0] in moved) != (other.axes[0] in moved)
-            for moved, answer in self._answers.items()
-            if answer is not None
-        )
+    def never_apart(self, units: Iterable[Unit]) -> list[tuple[Unit, ...]]:
+        """The units by classes: two of a class were moved both or neither in all that ran."""
+        ran = [moved for moved, answer in self._answers.items() if answer is not None]
+        classes: defaultdict[tuple[bool, ...], list[Unit]] = defaultdict(list)
+        for unit in units:
+            classes[tuple(unit.axes[0] in moved for moved in ran)].append(unit)
+        return [tuple(members) for members in classes.values()]
 
     def nearest_in_vain(self, kept: Iterable[Unit], without: Unit) -> frozenset[int]:
         """Of the mixtures that could not be run, the one most like ``kept``.

@@ -139,14 +139,18 @@ def _groups(asked: Asked, units: Units) -> Iterator[Units]:
 
     Whatever only runs together was never seen apart.
     """
-    classes = [tuple(other for other in units if not asked.apart(one, other)) for one in units]
-    singles = [(unit,) for unit in units]
-    yield from dict.fromkeys((*classes, *singles))
-    blocked = [unit for unit in units if asked.shows(_less(units, (unit,))) is None]
-    if blocked:
-        yield tuple(blocked)
-    pairs = (pair for group in dict.fromkeys(classes) for pair in itertools.combinations(group, 2))
-    yield from itertools.islice(pairs, PAIRS_PER_UNIT * len(blocked))
+    yield from asked.never_apart(units)
+    for unit in units:
+        yield (unit,)
+    blocked = tuple(unit for unit in units if asked.shows(_less(units, (unit,))) is None)
+    if len(blocked) > 1:
+        yield blocked
+    classes = asked.never_apart(blocked)
+    pairs = (pair for members in classes for pair in itertools.combinations(members, 2))
+    for pair in itertools.islice(pairs, PAIRS_PER_UNIT * len(blocked)):
+        yield pair
+        # If it ran without these, more is known to run apart now.
+        yield from asked.never_apart(units)
 
 
 def _less(kept: Units, taken: Units) -> Units:

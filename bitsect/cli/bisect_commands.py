@@ -107,7 +107,7 @@ def start(
 
     The same command goes on where it was stopped.
 
-    Example: `bisect start good:train:2026.10 bad:train:2026.11 --tags '2026.*'`
+    Example: `bisect start good:team/train:2026.10 bad:team/train:2026.11 --tags '2026.*'`
 
     Example: `bisect start good:venv:before.txt bad:venv:torch==2.13.0,numpy==2.4.6`
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,8 @@ from bitsect.cli.options import Gpus, Json, PythonPath
 from bitsect.cli.output import print_json, print_text, require_place_for
 from bitsect.cli.workshop import Workshop
 from bitsect.images import manifest as manifests
-from bitsect.images.differences import diff_manifests
+from bitsect.images.contents.file_differences import file_differences
+from bitsect.images.differences import Difference, diff_manifests
 from bitsect.images.drift import drift_of
 from bitsect.images.manifest import Manifest
 from bitsect.images.pinning import Pinner
@@ -83,14 +85,17 @@ def diff(
     gpus: Gpus = "",
     as_json: Json = False,
 ) -> int:
-    """List the components in which two stacks differ.
+    """List the components in which two stacks differ; of two images, their files too.
 
     Ends with 0 if there is none but noise, and 1 otherwise.
+
+    Example: `bitsect diff train:2026.10 train:2026.11`
 
     Example: `bitsect diff manifest:before.yaml manifest:after.yaml`
     """
     with _workshop(python, gpus) as workshop:
         differences = diff_manifests(_taken(workshop, first), _taken(workshop, second))
+        differences += _files_of_images(workshop, (first, second), differences)
     if as_json:
         print_json(differences)
     else:
@@ -184,6 +189,18 @@ def _taken(workshop: Workshop, text: str, *, deep: bool = False) -> Manifest:
         return manifests.load(reference.file)
     runtime = workshop.runtime(reference)
     return _pinner(workshop).manifest(runtime, runtime.resolve(reference), deep=deep)
+
+
+def _files_of_images(
+    workshop: Workshop, texts: tuple[str, str], listed: Iterable[Difference]
+) -> list[Difference]:
+    """What only the files of two images tell; nothing for other stacks."""
+    references = [parse_reference(text) for text in texts]
+    if any(reference.kind != "image" for reference in references):
+        return []
+    _tell("comparing their files")
+    between = workshop.differences([workshop.images.resolve(each) for each in references])
+    return list(file_differences(between, {each.component for each in listed}))
 
 
 def _pinner(workshop: Workshop) -> Pinner:

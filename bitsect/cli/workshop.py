@@ -10,7 +10,7 @@ from typing import BinaryIO, Self, cast
 
 from bitsect.bisect.errors import NoSession
 from bitsect.bisect.store import Store, data_root
-from bitsect.images.contents.axes import axes_between
+from bitsect.images.contents.axes import Differences, axes_between
 from bitsect.images.contents.cache import ContentsCache
 from bitsect.images.contents.model import Contents
 from bitsect.images.contents.reader import read_contents
@@ -125,12 +125,12 @@ class Workshop:
 
     def space(self, chain: Sequence[Stack]) -> ImageSpace:
         """Everything that can be mixed from these images, good end first."""
-        images = [_image(stack) for stack in chain]
         contents = [self.contents(stack) for stack in chain]
-        variables = [image.environment for image in images]
-        return ImageSpace(
-            images, contents, axes_between(list(zip(contents, variables, strict=True)))
-        )
+        return ImageSpace([_image(stack) for stack in chain], contents, self.differences(chain))
+
+    def differences(self, chain: Sequence[Stack]) -> Differences:
+        """What these images differ in."""
+        return axes_between([(self.contents(each), _image(each).environment) for each in chain])
 
     def mixing(self, space: ImageSpace) -> MixingRuntime:
         """The runtime of these images and their hybrids."""

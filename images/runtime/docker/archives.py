@@ -19,7 +19,8 @@ from bitsect.images.contents.errors import ArchiveError
 from bitsect.images.contents.model import Entry
 from bitsect.images.contents.tar_members import members
 from bitsect.images.errors import InfrastructureError, UnbuildableError, host_faults
-from bitsect.images.runtime.docker.engine import Engine, engine_faults
+from bitsect.images.runtime.docker.engine import Engine
+from bitsect.images.runtime.docker.faults import every_fault
 from bitsect.images.runtime.docker.files import archive
 
 Piece = Iterator[bytes]
@@ -44,14 +45,8 @@ def put(engine: Engine, container: str, pieces: Iterable[Piece]) -> None:
             yield from piece
         yield _END
 
-    with engine_faults("writing files into a container"):
+    with every_fault("writing files into a container"):
         engine.api.put_archive(container, "/", stream())
-
-
-def folders(wanted: Mapping[str, Entry]) -> Piece:
-    """New folders, those above first."""
-    for path in sorted(wanted):
-        yield _header(_member(path, wanted[path]))
 
 
 def texts(files: Mapping[str, tuple[Entry, bytes]]) -> Piece:
@@ -127,7 +122,6 @@ def _lent(
 def _passed_on(info: tarfile.TarInfo, data: Iterator[bytes], path: str, entry: Entry) -> Piece:
     _compare(path, entry, info)
     member = _member(path, entry, info.size)
-    member.mtime = int(info.mtime)
     member.pax_headers = {
         name: value for name, value in info.pax_headers.items() if name.startswith(_ATTRIBUTE)
     }

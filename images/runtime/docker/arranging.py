@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from docker.errors import NotFound
 
 from bitsect.images.contents.cover import cover
 from bitsect.images.contents.model import Contents, Entry
 from bitsect.images.contents.paths import folders_above, is_below
 from bitsect.images.contents.planning import Plan
-from bitsect.images.errors import UnbuildableError
+from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.runtime.docker import archives
-from bitsect.images.runtime.docker.engine import Engine, engine_faults
+from bitsect.images.runtime.docker.engine import Engine
+from bitsect.images.runtime.docker.faults import every_fault
 from bitsect.images.runtime.docker.files import created_container
 from bitsect.images.runtime.docker.marks import Marks
 from bitsect.images.runtime.docker.workbench import Workbench
@@ -81,13 +84,14 @@ class Arrangement:
                 if isinstance(loan.lender, Path):
                     pieces.append(archives.from_folder(loan.lender, loan.files))
                 else:
-                    donor = stack.enter_context(created_container(engine, loan.lender, marks))
+                    donor = stack.enter_context(_donor(engine, marks, loan.lender))
                     roots = cover(loan.files, loan.contents)
                     pieces.append(archives.from_image(engine, donor, roots, loan.files))
-            archives.put(engine, bench.container, pieces)
+            if self._loans or self._written:
+                archives.put(engine, bench.container, pieces)
         if self._renews_cache:
             # Not the links to libraries: those that an image has are among its files.
-            bench.order("run", [_LOADER, "-X"], str)
+            bench.run([_LOADER, "-X"])
             if _LOADER_NOTES not in self._good.entries:
                 bench.order("remove", [_LOADER_NOTES], int)
 
@@ -96,7 +100,7 @@ class Arrangement:
         strange = bench.order("look", self._states(), list[tuple[str, Any]])
         for path, found in strange:
             raise UnbuildableError(path, f"after the exchange it is {found}")
-        with engine_faults("listing what changed in a container"):
+        with every_fault("listing what changed in a container"):
             changes = engine.api.diff(bench.container) or []
         found = {str(change["Path"]) for change in changes} - self._allowed()
         unplanned = [path for path in found if not _is_engines(path)]
@@ -122,6 +126,15 @@ class Arrangement:
         return allowed.union(*map(folders_above, allowed))
 
 
+@contextmanager
+def _donor(engine: Engine, marks: Marks, image: str) -> Iterator[str]:
+    try:
+        with created_container(engine, image, marks) as container:
+            yield container
+    except NotFound as error:
+        raise InfrastructureError("engine", f"an image was removed: {image}") from error
+
+
 def _described(data: bytes, entry: Entry) -> Entry:
     return Entry(
         kind="file",
@@ -140,4 +153,5 @@ def _state(entry: Entry) -> list[object]:
 
 
 def _is_engines(path: str) -> bool:
-    return path in _ENGINES or path.startswith(_ENGINES_FOLDERS)
+    places = (*_ENGINES, *_ENGINES_FOLDERS)
+    return path in places or any(is_below(path, folder) for folder in _ENGINES_FOLDERS)

@@ -88,7 +88,17 @@ class HybridBuilder:
         return self._with_offered_packages(todo, wanted, offered)
 
     def _make(self, recipe: Recipe) -> None:
-        with self._nearest(recipe) as (base_recipe, base):
+        built = set(filter(None, map(recipe_of, self._made.all(KIND))))
+        with self._nearest(recipe, built) as (base_recipe, base):
+            try:
+                self._build(recipe, base_recipe, base)
+            except UnbuildableError:
+                if self._space.chain_index(base_recipe) is not None:
+                    raise
+            else:
+                return
+        # A hybrid may be unfit to work in, which must not be laid at this one's door.
+        with self._nearest(recipe, set()) as (base_recipe, base):
             self._build(recipe, base_recipe, base)
 
     def _build(self, recipe: Recipe, base_recipe: Recipe, base: BaseImage) -> None:
@@ -116,9 +126,11 @@ class HybridBuilder:
             commit(engine, marks, bench.container, recipe.digest, base, config, labels)
 
     @contextmanager
-    def _nearest(self, recipe: Recipe) -> Iterator[tuple[Recipe, BaseImage]]:
-        """What to make it from; it stays until the block is left."""
-        built = set(filter(None, map(recipe_of, self._made.all(KIND))))
+    def _nearest(self, recipe: Recipe, built: set[Recipe]) -> Iterator[tuple[Recipe, BaseImage]]:
+        """What to make it from, which stays until the block is left.
+
+        :param built: hybrids that may be there; those that are not, or are of no use, are removed.
+        """
         while True:
             nearest = self._space.nearest(recipe, built)
             index = self._space.chain_index(nearest)

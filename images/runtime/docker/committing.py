@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 
 from bitsect.images.errors import InfrastructureError
 from bitsect.images.image_identity import ImageIdentity
 from bitsect.images.layers import Record
-from bitsect.images.runtime.docker.engine import Engine, engine_faults
+from bitsect.images.runtime.docker.engine import Engine
+from bitsect.images.runtime.docker.faults import every_fault
 from bitsect.images.runtime.docker.marks import MADE, OWNER, Marks
 from bitsect.images.runtime.docker.pruning import BASE, BASE_SIZE, RECIPE, name_of
 
@@ -72,13 +73,10 @@ def commit(
     """
     marked = {**labels, RECIPE: key, BASE: base.key, BASE_SIZE: str(base.size)}
     repository, tag = name_of(labels[MADE], key, marks.root)
-    try:
-        with engine_faults("making an image"):
-            made = engine.api.commit(
-                container, repository=repository, tag=tag, conf={**config, "Labels": marked}
-            )
-    except APIError as error:
-        raise InfrastructureError("engine", f"making an image: {error.explanation}") from error
+    with every_fault("making an image"):
+        made = engine.api.commit(
+            container, repository=repository, tag=tag, conf={**config, "Labels": marked}
+        )
     return str(made["Id"])
 
 

@@ -62,9 +62,7 @@ class PackageSources:
         """
         with self._updated() as bench:
             return {
-                package: _versions(
-                    bench.order("run", ["/usr/bin/apt-cache", "madison", package], str)
-                )
+                package: _versions(bench.run(["/usr/bin/apt-cache", "madison", package]))
                 for package in packages
             }
 
@@ -120,7 +118,7 @@ class PackageSources:
 
 def _apt(bench: Workbench, *arguments: str) -> None:
     try:
-        bench.order("run", [*_APT, *_OPTIONS, *arguments], str, PATIENCE)
+        bench.run([*_APT, *_OPTIONS, *arguments], PATIENCE)
     except UnbuildableError as error:
         if any(words in error.tail for words in _UNREACHABLE):
             raise InfrastructureError("index", error.tail) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,16 +160,18 @@ class MadeImages:
         limit = self._limit
         if limit is None:
             limit = default_limit(self._engine, sum(image.size for image in images))
-        for image in doomed(images, self._last_uses(images), limit):
-            self.remove(image)
+        last_uses = {image.key: _time_of(self.lock_path(image.key)) for image in images}
+        kept: set[str] = set()
+        while (image := doomed(images, last_uses, limit, kept)) is not None:
+            if self.remove(image):
+                images.remove(image)
+            else:
+                kept.add(image.key)
 
     def _is_own(self, image: MadeImage) -> bool:
         """Some engines take one of several labels as enough. And an image that was made from one
         of these has the labels, but not the name."""
         return image.labels.get(ROOT) == self._marks.root and image.own_name in image.tags
-
-    def _last_uses(self, images: Iterable[MadeImage]) -> dict[str, int]:
-        return {image.key: _time_of(self.lock_path(image.key)) for image in images}
 
     def _untag(self, name: str) -> bool:
         try:
@@ -196,25 +198,30 @@ def _name(kind: str, key: str, root: str) -> str:
     return ":".join(name_of(kind, key, root))
 
 
-def doomed(images: Iterable[MadeImage], last_use: Mapping[str, int], limit: int) -> list[MadeImage]:
-    """Which images to remove, in this order, until the rest takes no more than the limit.
+def doomed(
+    images: Sequence[MadeImage],
+    last_uses: Mapping[str, int],
+    limit: int,
+    kept: Collection[str] = (),
+) -> MadeImage | None:
+    """Which image to remove next; None if all take no more than the limit, or none may go.
 
     One that others were made from takes no room of its own before these are gone. The one used
     last stays.
+
+    :param last_uses: by key.
+    :param kept: keys of those that stay whatever they take.
     """
-    left = {image.key: image for image in images}
-    total = sum(image.size for image in left.values())
-    newest = max(left, key=lambda key: last_use.get(key, 0), default=None)
-    chosen = []
-    while total > limit:
-        bases = {image.base for image in left.values()}
-        free = [key for key in left if key not in bases and key != newest]
-        if not free:
-            break
-        oldest = left.pop(min(free, key=lambda key: (last_use.get(key, 0), key)))
-        total -= oldest.size
-        chosen.append(oldest)
-    return chosen
+    if sum(image.size for image in images) <= limit:
+        return None
+
+    def last_use(image: MadeImage) -> tuple[int, str]:
+        return last_uses.get(image.key, 0), image.key
+
+    newest = max(images, key=last_use, default=None)
+    staying = {*kept, *(image.base for image in images)}
+    free = [image for image in images if image != newest and image.key not in staying]
+    return min(free, key=last_use, default=None)
 
 
 def default_limit(engine: Engine, taken: int) -> int:

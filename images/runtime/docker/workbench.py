@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from docker.errors import APIError, NotFound
 from docker.types import LogConfig
 
 import bitsect
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.layers import Record
-from bitsect.images.runtime.docker.engine import Engine, engine_faults
+from bitsect.images.runtime.docker.engine import Engine
+from bitsect.images.runtime.docker.faults import every_fault
 from bitsect.images.runtime.docker.files import remove_container
 from bitsect.images.runtime.docker.marks import Marks
 from bitsect.images.runtime.docker.wire import STDERR, Wire
@@ -42,8 +42,9 @@ _MOST_PROCESSES = 256
 _MEMORY = 2 << 30
 _LONGEST_ANSWER = 4 << 20
 _LONGEST_COMPLAINT = 1 << 16
-# Seconds for a container to end whose output has.
-_LAST_WAIT = 30
+# Seconds for a container to end whose output has, and between two looks at it.
+_LAST_WAIT = 10
+_PAUSE = 0.02
 # Exit status after SIGKILL.
 _KILLED = 137
 
@@ -76,26 +77,35 @@ class Workbench:
         self._answers = bytearray()
         self._complaints = bytearray()
 
-    def order(self, name: str, what: object, wanted: type[T], patience: float = PATIENCE) -> T:
+    def order(self, name: str, what: object, wanted: type[T]) -> T:
         """Have something done; see `bitsect.probes.arrange`. Gives the answer.
 
         Raises UnbuildableError if it was refused or the answer is none, InfrastructureError if
         the container went away.
 
         :param wanted: what the answer must be; it is not trusted.
+        """
+        return _done(name, self._answer(name, name, what, PATIENCE), wanted)
+
+    def run(self, command: Sequence[str], patience: float = PATIENCE) -> str:
+        """Run a program, unless there is none; the end of what it said. Raises as `order` does.
+
         :param patience: seconds until it is given up.
         """
+        return _done(command[0], self._answer(command[0], "run", command, patience), str)
+
+    def _answer(self, about: str, name: str, what: object, patience: float) -> bytes:
         try:
             self._wire.send(json.dumps({name: what}).encode() + b"\n")
             answer = self._line(time.monotonic() + patience)
         except TimeoutError as error:
-            raise UnbuildableError(name, f"no answer in {patience:g} seconds") from error
+            raise UnbuildableError(about, f"no answer in {patience:g} seconds") from error
         except OSError:
             # It ended in the middle of the order.
             answer = None
         if answer is None:
-            raise self._loss(name)
-        return _done(name, answer, wanted)
+            raise self._loss(about)
+        return answer
 
     def _line(self, deadline: float) -> bytes | None:
         """The next line of standard output; None if there is no more."""
@@ -113,21 +123,29 @@ class Workbench:
                 raise UnbuildableError("python", "its answer has no end")
         return None
 
-    def _loss(self, name: str) -> UnbuildableError | InfrastructureError:
+    def _loss(self, about: str) -> UnbuildableError | InfrastructureError:
         """Why there is no answer: the image's own fault, or the host's."""
-        with engine_faults("looking after a container that ended"):
-            try:
-                self._engine.api.wait(self.container, timeout=_LAST_WAIT)
-                state = self._engine.api.inspect_container(self.container)["State"]
-            except APIError as error:
-                return InfrastructureError("engine", f"a container was removed: {error}")
-        if state.get("ExitCode") == _KILLED and not state.get("OOMKilled"):
-            return InfrastructureError("host", "a container was ended from outside")
-        ended = f"the image's Python ended with {state.get('ExitCode')}"
+        state = self._last_state()
         if state.get("OOMKilled"):
             ended = "it used more memory than it may"
+        elif state.get("Running"):
+            ended = "the image's Python closed its output and went on"
+        elif state.get("ExitCode") == _KILLED:
+            return InfrastructureError("host", "a container was ended from outside")
+        else:
+            ended = f"the image's Python ended with {state.get('ExitCode')}"
         said = self._complaints.decode(errors="replace")
-        return UnbuildableError(name, last_lines(f"{said}\n{ended}"))
+        return UnbuildableError(about, last_lines(f"{said}\n{ended}"))
+
+    def _last_state(self) -> Mapping[str, Any]:
+        """The container's, which ends when its output has."""
+        patience = time.monotonic() + _LAST_WAIT
+        while True:
+            with every_fault("looking after a container that ended"):
+                state = self._engine.api.inspect_container(self.container)["State"]
+            if not state.get("Running") or time.monotonic() > patience:
+                return dict(state)
+            time.sleep(_PAUSE)
 
 
 @contextmanager
@@ -144,7 +162,10 @@ def workbench(
     try:
         with closing(_connected(engine, container)) as wire:
             _start(engine, container, python)
-            yield Workbench(engine, container, wire)
+            bench = Workbench(engine, container, wire)
+            # Anything at all, to see that it answers.
+            bench.order("look", {}, list[object])
+            yield bench
     finally:
         remove_container(engine, container)
 
@@ -157,7 +178,7 @@ def last_lines(text: str) -> str:
 def _created(
     engine: Engine, marks: Marks, image: str, python: str, permissions: Permissions
 ) -> str:
-    with engine_faults("creating a container to build in"):
+    with every_fault("creating a container to build in"):
         limits = engine.api.create_host_config(
             network_mode=permissions.network,
             cap_drop=["ALL"],
@@ -170,34 +191,31 @@ def _created(
             # The engine would put the init process's own file into the image.
             init=False,
         )
-        try:
-            created = engine.api.create_container(
-                image,
-                entrypoint=[python, *_FLAGS, "-c", _SOURCE.read_text(encoding="utf-8")],
-                command=[],
-                user="0",
-                # The engine makes a working folder that is not there.
-                working_dir="/",
-                stdin_open=True,
-                healthcheck={"test": ["NONE"]},
-                host_config=limits,
-                labels=marks.on_container("build"),
-            )
-        except NotFound as error:
-            raise InfrastructureError("engine", f"an image was removed: {image}") from error
+        created = engine.api.create_container(
+            image,
+            entrypoint=[python, *_FLAGS, "-c", _SOURCE.read_text(encoding="utf-8")],
+            command=[],
+            user="0",
+            # The engine makes a working folder that is not there.
+            working_dir="/",
+            stdin_open=True,
+            healthcheck={"test": ["NONE"]},
+            host_config=limits,
+            labels=marks.on_container("build"),
+        )
     return str(created["Id"])
 
 
 def _connected(engine: Engine, container: str) -> Wire:
     """To the container's first process, which need not run yet."""
     wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-    with engine_faults("connecting to a container"):
+    with every_fault("connecting to a container"):
         return Wire(engine.api.attach_socket(container, params=wanted))
 
 
 def _start(engine: Engine, container: str, python: str) -> None:
     try:
-        with engine_faults("starting a container to build in"):
+        with every_fault("starting a container to build in"):
             engine.api.start(container)
     except InfrastructureError as error:
         # What the engine cannot run is the image's fault, and reported as the engine's.
@@ -206,12 +224,12 @@ def _start(engine: Engine, container: str, python: str) -> None:
         raise
 
 
-def _done(name: str, line: bytes, wanted: type[T]) -> T:
+def _done(about: str, line: bytes, wanted: type[T]) -> T:
     try:
         answer = msgspec.json.decode(line, type=_Answer)
         if answer.failed is None:
             return msgspec.convert(answer.done, wanted)
     except msgspec.MsgspecError as error:
         said = line[:200].decode(errors="replace")
-        raise UnbuildableError(name, f"the image's Python answered {said!r}") from error
-    raise UnbuildableError(name, last_lines(answer.failed))
+        raise UnbuildableError(about, f"the image's Python answered {said!r}") from error
+    raise UnbuildableError(about, last_lines(answer.failed))

@@ -22,6 +22,7 @@ from bitsect.images.contents.planning import Plan
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.runtime.docker import building, committing
+from bitsect.images.runtime.docker import workbench as bench_module
 from bitsect.images.runtime.docker.arranging import Arrangement
 from bitsect.images.runtime.docker.runtime import DockerRuntime
 from bitsect.images.runtime.docker.sweep import sweep
@@ -218,6 +219,55 @@ def test_an_image_whose_python_does_not_start_is_unbuildable(
 
     with pytest.raises(UnbuildableError, match="ended with 1"):
         built(mix, stack)
+
+    assert_nothing_left(mix)
+
+
+def replaced_python(workshop: Workshop, name: str, script: str) -> tuple[str, str]:
+    """Two images; the bad one has another Python on its PATH, and is the one farther away."""
+    good = workshop.derived(
+        f"bitsect-test/building:python-{name}-good",
+        workshop.small(),
+        files={"opt/large": b"x" * 1000},
+    )
+    bad = workshop.derived(
+        f"bitsect-test/building:python-{name}-bad",
+        workshop.small(),
+        ["RUN chmod 755 /usr/local/bin/python3"],
+        {
+            "opt/large": b"y" * 1000,
+            "opt/building/one": b"2\n",
+            "usr/local/bin/python3": script.encode(),
+        },
+    )
+    return good, bad
+
+
+ANOTHER_PYTHON = "file:/usr/local/bin/python3"
+
+
+def test_a_hybrid_in_which_nothing_runs_spoils_no_other(mix_of: Mixes, workshop: Workshop) -> None:
+    # Given a hybrid whose Python cannot run, and which is the nearest to the next one
+    mix = mix_of(*replaced_python(workshop, "broken", "#!/bin/false\n"))
+    built(mix, mix.with_bad(ANOTHER_PYTHON))
+
+    built(mix, mix.with_bad(ANOTHER_PYTHON, ONE))
+
+    assert len(mix.hybrids()) == 2
+    assert mix.containers() == []
+
+
+def test_a_python_that_goes_silent_is_the_images_fault(
+    mix_of: Mixes, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = "#!/bin/sh\nexec >&- 2>&-\nexec sleep 1000\n"
+    mix = mix_of(*replaced_python(workshop, "silent", silent))
+    monkeypatch.setattr(bench_module, "_LAST_WAIT", 0.1)
+    everything_but = set(mix.points(0)) - {ONE}
+
+    # From the bad end, where the large file is
+    with pytest.raises(UnbuildableError, match="closed its output and went on"):
+        built(mix, mix.with_bad(*everything_but))
 
     assert_nothing_left(mix)
 

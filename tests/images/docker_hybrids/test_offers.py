@@ -15,7 +15,7 @@ import pytest
 from bitsect.images.contents.axes import axes_between
 from bitsect.images.contents.model import Contents
 from bitsect.images.contents.reader import read_contents
-from bitsect.images.errors import UnbuildableError
+from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.layers import Python
 from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.offers.apt_offers import AptOffers
@@ -210,6 +210,23 @@ class TestApt:
         # And it stays so where another component is exchanged on top of it
         later = mix.runtime.hybrid(mix.good, {APT: "1.5~rc1"})
         assert mix.python(later, code).split() == ["1.5~rc1", "some-tool", "1.5~rc1"]
+        assert mix.containers() == []
+
+    def test_a_network_that_there_is_not_is_no_fault_of_the_images(
+        self, mix_of: Callable[..., Mix], ends: tuple[str, str]
+    ) -> None:
+        mix = mix_of(*ends)
+        engine, marks = mix.docker.engine, mix.docker.marks
+        sources = PackageSources(
+            engine,
+            marks,
+            MadeImages(engine, marks, marks.folder / "made"),
+            mix.space.images[0],
+            "/usr/bin/python3",
+            network="bitsect-test-no-such-network",
+        )
+        with pytest.raises(InfrastructureError, match="bitsect-test-no-such-network"):
+            sources.versions(["some-tool"])
         assert mix.containers() == []
 
     def test_a_version_that_cannot_be_installed_is_unbuildable(self, mix: Mix) -> None:

@@ -39,7 +39,7 @@ class Maker:
             above = described(engine, name or self._image.engine_id, KEYS.get(base, "none"))
             with workbench(engine, marks, above.id, "/usr/bin/python3") as bench:
                 code = f"open('/opt/{letter}', 'w').write('x' * {SIZE})"
-                bench.order("run", ["/usr/bin/python3", "-B", "-c", code], str)
+                bench.run(["/usr/bin/python3", "-B", "-c", code])
                 config = config_like(self._image, above, {})
                 labels = own_labels(marks, "hybrid", self._image, above)
                 commit(engine, marks, bench.container, KEYS[letter], above, config, labels)
