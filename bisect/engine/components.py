@@ -26,8 +26,10 @@ PATIENCE = 4
 #: Mixtures that may be tried in vain to take away what is not needed.
 REMOVAL_PATIENCE = 24
 
-#: Mixed states of one block that may be tried in vain, per doubling of its size.
-BLOCK_PATIENCE = 2
+#: Mixed states of one block that may be tried in vain to split it, and for each of its members,
+#: up to a limit, to take away what is not needed: a block is not expected to run in part.
+BLOCK_PATIENCE = 4
+BLOCK_REMOVAL_PATIENCE = 8
 
 
 class Needed(msgspec.Struct, frozen=True):
@@ -83,11 +85,14 @@ def needed_components(space: Space, base: Vector, top: Vector, change: Change) -
 def _with_blocks_split(space: Space, asked: Asked, found: tuple[Unit, ...]) -> tuple[Unit, ...]:
     """The found units, one component each, without what is not needed of their blocks."""
     blocks = [unit for unit in found if len(unit.axes) > 1]
+    if not blocks:
+        return found
     for block in blocks:
-        asked.grant(BLOCK_PATIENCE * len(block.axes).bit_length())
+        asked.grant(BLOCK_PATIENCE)
         others = _but(found, block)
         found = others + minimal_set(asked, _singles(space, block.axes), others)
-    return without_needless(asked, found) if blocks else found
+    asked.grant(min(len(axes_of(blocks)), BLOCK_REMOVAL_PATIENCE))
+    return without_needless(asked, found)
 
 
 def _units(space: Space, moved: Sequence[int]) -> tuple[Unit, ...]:

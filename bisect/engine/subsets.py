@@ -137,11 +137,13 @@ def _split(units: Units) -> tuple[Units, Units]:
 def _groups(asked: Asked, units: Units) -> Iterator[Units]:
     """What may be taken away: units that were never seen apart, single ones, then more at once.
 
-    Whatever only runs together was never seen apart.
+    Whatever only runs together was never seen apart, and each of these that runs may tell more
+    apart than were before.
     """
     yield from asked.never_apart(units)
     for unit in units:
         yield (unit,)
+        yield from asked.never_apart(units)
     blocked = tuple(unit for unit in units if asked.shows(_less(units, (unit,))) is None)
     if len(blocked) > 1:
         yield blocked
@@ -149,7 +151,6 @@ def _groups(asked: Asked, units: Units) -> Iterator[Units]:
     pairs = (pair for members in classes for pair in itertools.combinations(members, 2))
     for pair in itertools.islice(pairs, PAIRS_PER_UNIT * len(blocked)):
         yield pair
-        # If it ran without these, more is known to run apart now.
         yield from asked.never_apart(units)
 
 

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from bitsect.bisect.engine.engine import Engine
+from bitsect.bisect.engine.engine import Engine, State
 from bitsect.bisect.engine.model import Trial
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.reporting import Reporter
@@ -51,6 +51,11 @@ def finished_text(session: SessionRecord) -> str:
     return f"session {session.number} was finished: answered from the store (--fresh asks anew)"
 
 
+def _is_searching(state: State) -> bool:
+    """Whether the ends are known, so that what is left is known too."""
+    return bool(state.findings or state.brackets or state.milestone_brackets or state.set_questions)
+
+
 class LineReporter(Reporter):
     """One line per event, for logs and pipes."""
 
@@ -84,7 +89,7 @@ class LineReporter(Reporter):
             f"[{self._done}] {label}: {outcome_text(trial, entry, engine)} ({time_text(entry)})"
         )
         state = engine.state()
-        if state.problem is None and engine.verdict(engine.bad) is not None:
+        if _is_searching(state):
             self._print(
                 f"    {left_text(state.trials_left_at_most, state.repeats_left, len(engine.axes))}"
             )
@@ -153,7 +158,7 @@ class LiveReporter(Reporter):
         line.append(outcome_text(trial, entry, engine), style="bold")
         line.append(f"  {time_text(entry)}", style="dim")
         state = engine.state()
-        searching = state.problem is None and engine.verdict(engine.bad) is not None
+        searching = _is_searching(state)
         with self._guard:
             self._running.pop(label, None)
             self._done += 1

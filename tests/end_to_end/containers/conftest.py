@@ -9,6 +9,10 @@ import docker
 import pytest
 
 from tests.containers.remnants import remnants, remove
+from tests.containers.second_engine import SecondEngine, second_engine
+
+#: Bytes that the second engine's disk has: twice what the largest images of the tests take.
+DISK = 3 << 30
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,3 +22,10 @@ def nothing_is_left(engine: docker.DockerClient, cache: Path) -> Iterator[None]:
     found = remnants(engine, cache)
     remove(engine, found)
     assert found.containers == ()
+
+
+@pytest.fixture(scope="session")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    """An engine that may be killed, on a disk that may be filled."""
+    with second_engine(tmp_path_factory.mktemp("second"), DISK) as started:
+        yield started
