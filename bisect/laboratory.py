@@ -19,10 +19,12 @@ from bitsect.bisect.verdicts import Verdict
 from bitsect.images.canonical import digest
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.manifest import Manifest, from_canonical
+from bitsect.images.manifest_errors import InventoryError, ManifestError
 from bitsect.images.payload import Payload
 from bitsect.images.rules import EnvironmentRules, Rules
 from bitsect.images.runner import (
     HOST_FAULT,
+    INVENTORY_SECONDS,
     ProbeOptions,
     ProbeRun,
     full_manifest,
@@ -30,6 +32,7 @@ from bitsect.images.runner import (
     run_probe,
     take_inventory,
 )
+from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Handle, Runtime, Session, Stack
 from bitsect.images.runtime.scratch import ScratchFolder
 
@@ -101,9 +104,14 @@ class Laboratory:
                 reason = f"{error.what}: {last_line(error.tail)}"
                 return self.failed(specimen, Verdict.UNBUILDABLE, reason, error.tail), "run"
             with self._opened(handle) as session:
-                with watch.part("inventory"):
-                    self._phase(specimen.label, "taking the inventory")
-                    manifest = take_inventory(session, self._payload, deep=specimen.checked)
+                try:
+                    with watch.part("inventory"):
+                        self._phase(specimen.label, "taking the inventory")
+                        manifest = self._inventory(specimen, session)
+                except (InventoryError, ManifestError, ProgramError) as error:
+                    if specimen.stack.image is None:
+                        raise
+                    return self._speechless(specimen, error), "run"
                 strange = self._rules.contradiction(specimen.stack, manifest)
                 if not strange:
                     return self._examine(specimen, session, manifest, watch)
@@ -111,6 +119,25 @@ class Laboratory:
             if attempt + 1 < ATTEMPTS:
                 handle.discard()
         return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
+
+    def _inventory(self, specimen: Specimen, session: Session) -> Manifest:
+        timeout = min(self._timeout, INVENTORY_SECONDS)
+        return take_inventory(session, self._payload, deep=specimen.checked, timeout=timeout)
+
+    def _speechless(
+        self, specimen: Specimen, error: InventoryError | ManifestError | ProgramError
+    ) -> Observation:
+        """Write down that an image did not even say what it consists of.
+
+        A container has all that it needs to itself, so that is its own doing.
+        """
+        timed_out = isinstance(error, InventoryError) and error.timed_out
+        return self.failed(
+            specimen,
+            Verdict.TIMEOUT if timed_out else Verdict.CRASH,
+            f"no inventory of it: {error.reason}",
+            error.tail if isinstance(error, InventoryError) else "",
+        )
 
     def failed(
         self, specimen: Specimen, verdict: Verdict, reason: str, log: str = ""

@@ -44,13 +44,15 @@ class InventoryError(BitsectError):
     :param reference: the stack.
     :param reason: how the inventory ended.
     :param tail: last lines of what it printed.
+    :param timed_out: it was ended because its time was over.
     """
 
-    def __init__(self, reference: str, reason: str, tail: str) -> None:
-        super().__init__(reference, reason, tail)
+    def __init__(self, reference: str, reason: str, tail: str, timed_out: bool = False) -> None:
+        super().__init__(reference, reason, tail, timed_out)
         self.reference = reference
         self.reason = reason
         self.tail = tail
+        self.timed_out = timed_out
 
 
 class RebuildError(BitsectError):

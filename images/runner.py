@@ -117,12 +117,14 @@ def take_inventory(
     *,
     warm_up: bool = False,
     deep: bool | tuple[str, ...] = False,
+    timeout: float | None = None,
 ) -> Manifest:
     """The manifest of the stack that the session has open.
 
     :param warm_up: first use the numeric libraries a little, so that they are loaded.
     :param deep: compare installed files with their checksums: all of them, which reads
         gigabytes, or those of the named distributions.
+    :param timeout: seconds; by default as many as the largest stack needs.
 
     Raises InventoryError if it cannot be taken, ManifestError if its answer is not understood.
     """
@@ -134,10 +136,11 @@ def take_inventory(
     elif deep:
         options.append("--deep")
     arguments = (str(session.python), script, *options)
-    timeout = DEEP_INVENTORY_SECONDS if deep else INVENTORY_SECONDS
-    done = session.exec(RunSpec(arguments, timeout))
+    longest = DEEP_INVENTORY_SECONDS if deep else INVENTORY_SECONDS
+    done = session.exec(RunSpec(arguments, longest if timeout is None else timeout))
     if done.returncode != 0 or done.timed_out or done.overflowed:
-        raise InventoryError(stack.reference, _how_it_ended(done), done.tail(LOG_LINES))
+        tail = done.tail(LOG_LINES)
+        raise InventoryError(stack.reference, _how_it_ended(done), tail, done.timed_out)
     try:
         report = msgspec.json.decode(done.stdout.read_bytes(), type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

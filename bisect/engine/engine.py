@@ -29,9 +29,9 @@ from bitsect.bisect.engine.model import (
     Vector,
 )
 from bitsect.bisect.engine.proof import Clearing, clearing, proven
-from bitsect.bisect.engine.search import ClassSearch, Progress, Step, untried_points
+from bitsect.bisect.engine.remaining import left_at_most, left_before_the_search
+from bitsect.bisect.engine.search import ClassSearch, Progress, Step
 from bitsect.bisect.engine.space import Space
-from bitsect.bisect.engine.vectors import moved_between
 from bitsect.bisect.verdicts import Verdict
 
 
@@ -160,8 +160,8 @@ class Engine:
     def _compute(self) -> State:
         problem = self._end_problem()
         if problem is not None or not self._ends_known():
-            inside = sum(axis.top - 1 for axis in self.axes)
-            return State(problem, trials_left_at_most=inside, settled=problem is not None)
+            left = 0 if problem is not None else left_before_the_search(self._space)
+            return State(problem, trials_left_at_most=left, settled=problem is not None)
         progress = [
             (events, ClassSearch(self._space, self.evidence, events).run())
             for events in self.classes()
@@ -177,9 +177,10 @@ class Engine:
             findings = proven(self._space, self.evidence, findings)
             last = clearing(self._space, self.evidence, findings)
             doubtful += self._unbelieved(last)
-        repeats = len(self._wanted_runs(doubtful))
-        settled = not (searching or repeats or self._unasked(last.vector))
-        left = 0 if settled else self._trials_left_at_most(brackets, questions)
+        wanted = self._wanted_runs(doubtful)
+        repeats = sum(self.evidence.observed(trial.vector) for trial in wanted)
+        settled = not (searching or wanted or self._unasked(last.vector))
+        left = left_at_most(self._space, self.evidence, brackets, questions) + len(wanted) - repeats
         return State(
             findings=findings,
             brackets=tuple(b for b in brackets if isinstance(b, Bracket)),
@@ -189,7 +190,7 @@ class Engine:
             clearing=last.vector,
             cleared=last.cleared,
             uncleared=last.uncleared,
-            trials_left_at_most=left,
+            trials_left_at_most=0 if settled else left,
             repeats_left=repeats,
             settled=settled,
         )
@@ -216,21 +217,16 @@ class Engine:
         or in one run each of two. A vector that was never run confirms nothing, and one that
         cannot run never will.
         """
-        sides = (
-            (finding, vector)
-            for finding in findings
-            for vector, culprit in [
-                (finding.at, None),
-                *zip(finding.without, finding.culprits, strict=True),
-            ]
-            if culprit is None or not culprit.bound.inseparable
-        )
-        unconfirmed = {
-            vector
-            for finding, vector in sides
-            if self.evidence.failure(vector) is None
-            and self.sightings(finding, vector) < self._repetitions
-        }
+        unconfirmed: set[Vector] = set()
+        for finding in findings:
+            neighbours = zip(finding.without, finding.culprits, strict=True)
+            apart = [vector for vector, culprit in neighbours if not culprit.bound.inseparable]
+            unconfirmed |= {
+                vector
+                for vector in (finding.at, *apart)
+                if self.evidence.failure(vector) is None
+                and self.sightings(finding, vector) < self._repetitions
+            }
         return sorted(unconfirmed)
 
     def _unbelieved(self, last: Clearing) -> list[Vector]:
@@ -287,25 +283,6 @@ class Engine:
                 if repetition not in told and trial not in busy:
                     missing.append(trial)
         return missing
-
-    def _trials_left_at_most(
-        self, brackets: Iterable[Bracket | MilestoneBracket], questions: Iterable[SetQuestion]
-    ) -> int:
-        """Vectors that may still have to be run.
-
-        Exact as a bound on one axis: no point outside an open bracket is ever asked for. On
-        several axes it supposes that every class changes once and that every mixture runs.
-        """
-        inside = sum(axis.top - 1 for axis in self.axes)
-        points, left = set(), int(len(self.axes) > 1)
-        suspects = [len(question.suspects) for question in questions]
-        for bracket in brackets:
-            points |= {bracket.vector(p) for p in untried_points(bracket, self.evidence)}
-            if isinstance(bracket, MilestoneBracket):
-                suspects.append(len(moved_between(bracket.stacks[0], bracket.stacks[-1])))
-        for count in suspects:
-            left += 2 * count + count.bit_length() + inside
-        return len(points) + left
 
 
 def _gathered(progress: Iterable[tuple[tuple[str, ...], Progress]]) -> tuple[Finding, ...]:

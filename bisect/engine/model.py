@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bitsect.bisect.engine.vectors import Vector as Vector
-from bitsect.bisect.engine.vectors import replaced
+from bitsect.bisect.engine.vectors import moved_between, replaced
 from bitsect.bisect.verdicts import FAILURES, Verdict
 
 #: The digest of an event that a trace does not contain. A value like any other: an event
@@ -179,6 +179,11 @@ class MilestoneBracket(msgspec.Struct, frozen=True):
     def inside(self) -> int:
         """Number of stacks strictly between the ends."""
         return len(self.stacks) - 2
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """The axes along which the ends differ."""
+        return moved_between(self.stacks[0], self.stacks[-1])
 
     def vector(self, point: int) -> Vector:
         """The stack with this index."""

@@ -120,14 +120,7 @@ class ClassSearch:
             for axis in axes
         )
         without = tuple(descent.neighbour(at, axis, bounds[axis]) for axis in axes)
-        before = next(
-            (
-                vector
-                for axis, vector in zip(axes, without, strict=True)
-                if not bounds[axis].inseparable and not change.tried_in_vain(vector)
-            ),
-            low,
-        )
+        before = next((vector for vector in without if change.shows(vector) is False), low)
         return Step(culprits, at, without, before)
 
     def _neighbours(self, base: Vector, change: Change) -> tuple[Vector, Vector]:

@@ -39,7 +39,8 @@ class Space:
         for low, high in itertools.pairwise(milestones):
             if not at_or_below(low, high):
                 raise ValueError(f"milestone {high} goes back behind {low}")
-        self.milestones = tuple(milestones)
+        # On a single axis they are points like all others.
+        self.milestones = tuple(milestones) if len(axes) > 1 else ()
         blocked = [axis for block in blocks for axis in block]
         if len(set(blocked)) != len(blocked) or not set(blocked) <= set(range(len(axes))):
             raise ValueError(f"blocks must be of distinct axes, not {blocks}")

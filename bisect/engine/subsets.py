@@ -80,51 +80,35 @@ def _narrowed(asked: Asked, pool: Units, context: Units, *, keep: bool) -> _Narr
     """
     suspects = shown = pool
     beside: Units = ()
-    cuts, smaller = _cuts(suspects), False
-    while len(suspects) > 1:
-        cut = next(cuts, None)
-        if cut is None and not smaller:
-            break
-        if cut is None:
-            cuts, smaller = _cuts(suspects), False
-            continue
-        part = tuple(unit for unit in cut.part if unit in suspects)
-        if len(part) in (0, len(suspects)):
-            continue
-        answer = asked.shows(context + beside + part)
-        if answer is None:
-            keep = True
-            continue
-        if answer:
-            suspects, shown = part, beside + part
-        else:
-            beside += part if keep else ()
+    while True:
+        whole = suspects
+        for each in _parts(whole):
+            part = tuple(unit for unit in each if unit in suspects)
+            if not part or part == suspects:
+                continue
+            answer = asked.shows(context + beside + part)
+            if answer:
+                suspects, shown = part, beside + part
+                break
+            if answer is None:
+                keep = True
+                continue
             suspects = _less(suspects, part)
-        if answer or cut.half:
-            cuts, smaller = _cuts(suspects), False
-        else:
-            smaller = True
-    return _Narrowed(suspects, beside, shown)
+            beside += part if keep else ()
+        if suspects == whole:
+            return _Narrowed(suspects, beside, shown)
 
 
-class _Cut(msgspec.Struct, frozen=True):
-    """A part of some units; ``half`` if all of them are about to be cut anew after it."""
-
-    part: Units
-    half: bool
-
-
-def _cuts(units: Units) -> Iterator[_Cut]:
+def _parts(units: Units) -> Iterator[Units]:
     """Parts of some units, in the order in which they are tried: halves, then ever smaller."""
     first, second = _split(units)
     quarters = (*_split(first), *_split(second))
-    yield _Cut(first, True)
-    yield _Cut(second, True)
-    yield _Cut(quarters[0] + quarters[2], True)
-    yield _Cut(quarters[0] + quarters[3], True)
+    yield from (first, second)
+    if len(units) > 2:
+        yield from (quarters[0] + quarters[2], quarters[0] + quarters[3])
     parts: Sequence[Units] = (first, second)
     while parts := [smaller for part in parts if len(part) > 1 for smaller in _split(part)]:
-        yield from (_Cut(part, False) for part in parts)
+        yield from parts
 
 
 def _split(units: Units) -> tuple[Units, Units]:

@@ -199,7 +199,7 @@ def _files_of_images(
     if any(reference.kind != "image" for reference in references):
         return []
     _tell("comparing their files")
-    between = workshop.differences([workshop.images.resolve(each) for each in references])
+    between = workshop.differences([workshop.runtime(each).resolve(each) for each in references])
     return list(file_differences(between, {each.component for each in listed}))
 
 

@@ -17,10 +17,13 @@ from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.manifest import Manifest, from_canonical, from_inventory
+from bitsect.images.manifest_errors import InventoryError, ManifestError
 from bitsect.images.payload import Payload
 from bitsect.images.runner import ProbeOptions, ProbeRun, Touched
+from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Runtime
 from tests.bisect.fakes import stack
+from tests.images.fake_stacks import identity, image_stack
 from tests.images.test_manifest import inventory
 
 PAYLOAD = Payload(Path("/payload"), "sha256:probe")
@@ -133,7 +136,7 @@ def ended(out: Path, **changes: Any) -> ProbeRun:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(Store(tmp_path / "data"), tmp_path)
-    monkeypatch.setattr(module, "take_inventory", lambda session, payload, deep=(): made.manifest)
+    monkeypatch.setattr(module, "take_inventory", lambda *_, **__: made.manifest)
     monkeypatch.setattr(module, "run_probe", made.run_probe)
     monkeypatch.setattr(
         module, "loaded_libraries_unchanged", lambda manifest, prefix: made.unchanged
@@ -310,3 +313,32 @@ def test_a_stopped_laboratory_closes_what_is_open_and_opens_nothing_more(bench: 
 
     laboratory.run(Specimen(stack({"pip:numpy": "2.0.0"}), 1, "x"))
     assert bench.sessions[1].closed
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (InventoryError("app:1", "ended by SIGSEGV", "Fatal Python error"), Verdict.CRASH),
+        (InventoryError("app:1", "not done after 9 s", "", timed_out=True), Verdict.TIMEOUT),
+        (ManifestError(None, "software", "expected `object`"), Verdict.CRASH),
+        (ProgramError("/usr/bin/python3", "no such file"), Verdict.CRASH),
+    ],
+    ids=["crash", "timeout", "nonsense", "no Python"],
+)
+def test_an_image_that_does_not_say_what_it_is_has_failed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, verdict: Verdict
+) -> None:
+    # Given an image, and then an environment, whose inventory cannot be taken
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "take_inventory", refuse)
+
+    # Then a container, which has all it needs to itself, is to blame for itself
+    seen, source = bench.laboratory().run(Specimen(image_stack(identity()), 0, "mixed"))
+    assert (seen.failure, source) == (verdict, "run")
+    assert "no inventory of it" in seen.reason
+
+    # And an environment may be the host's fault
+    with pytest.raises(type(error)):
+        bench.run()

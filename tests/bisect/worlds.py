@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bitsect.bisect.engine.engine import Engine
-from bitsect.bisect.engine.model import Axis, Outcome, Trial, Vector
+from bitsect.bisect.engine.model import Axis, Finding, Outcome, Trial, Vector
 from bitsect.bisect.verdicts import Verdict
 
 
@@ -85,6 +85,16 @@ def play(
         trial = running.pop(finish(running))
         played.engine.tell(trial, world.outcome(trial))
     raise AssertionError("the session does not end")
+
+
+def culprits_of(finding: Finding) -> set[int]:
+    """The axes that a finding names."""
+    return {int(culprit.component.removeprefix("pip:package")) for culprit in finding.culprits}
+
+
+def moved(components: int, *axes: int) -> Vector:
+    """A vector of two-point axes: these at the bad end, all others at the good end."""
+    return tuple(int(axis in axes) for axis in range(components))
 
 
 def requires(*clauses: tuple[int, int, int, int]) -> Callable[[Vector], bool]:

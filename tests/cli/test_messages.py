@@ -38,6 +38,7 @@ def example(kind: type[BitsectError]) -> BitsectError:
     by_type: dict[str, object] = {
         "str": "something",
         "int": 3,
+        "bool": True,
         "int | None": 3,
         "str | None": "something",
         "tuple[str, ...]": ("one", "two"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +13,8 @@ import pytest
 from bitsect.cli import stack_commands
 from bitsect.cli.app import bitsect_app
 from bitsect.images import pinning
-from bitsect.images.contents.model import Contents
+from bitsect.images.contents.axes import Differences
+from bitsect.images.contents.model import ComponentAxis, Contents, State
 from bitsect.images.manifest import Manifest, from_inventory, image_layer, load
 from bitsect.images.manifest_errors import ManifestError, RebuildError
 from bitsect.images.payload import Payload
@@ -53,6 +54,11 @@ class FakeWorkshop:
 
     def contents(self, stack: Stack) -> Contents:
         return Contents({}, {})
+
+    def differences(self, chain: Sequence[Stack]) -> Differences:
+        state = State("11aa", "sha256:1", 0)
+        other = State("22bb", "sha256:2", 1)
+        return Differences((ComponentAxis("file:/etc/x", (state, other), (0, 1)),), (), (), ())
 
 
 Change = Callable[[dict[str, Any]], object]
@@ -260,6 +266,8 @@ class TestDiff:
         found = {each["component"]: each for each in json.loads(capsys.readouterr().out)}
         assert found["image:layers"]["noise"] is False
         assert found["image:config"]["noise"] is True
+        # And what only their files tell
+        assert (found["file:/etc/x"]["before"], found["file:/etc/x"]["after"]) == ("11aa", "22bb")
 
     def test_a_manifest_and_the_stack_it_was_taken_of(self, pinned: Path) -> None:
         assert run("diff", f"manifest:{pinned}", NAME) == 0

@@ -74,4 +74,12 @@ def podman_service(folder: Path) -> Iterator[dict[str, str]]:
         finally:
             process.terminate()
             process.wait()
-            subprocess.run(["umount", str(folder / "root" / "overlay")], capture_output=True)
+            _unmount_below(folder)
+
+
+def _unmount_below(folder: Path) -> None:
+    """Podman leaves its storage mounted, some of it more than once."""
+    places = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for place in reversed(places):
+        if Path(place).is_relative_to(folder):
+            subprocess.run(["umount", "--lazy", place], check=True)
