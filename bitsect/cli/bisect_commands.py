@@ -20,6 +20,7 @@ from bitsect.bisect.session import SessionDriver
 from bitsect.bisect.store import Store
 from bitsect.cli import tables
 from bitsect.cli.console import explain_what_is_kept
+from bitsect.cli.image_spaces import Donors
 from bitsect.cli.options import (
     ALL_ARMS,
     Arms,
@@ -93,6 +94,22 @@ def start(
             help="Images between the two: tags of the good one's repository, by age.",
         ),
     ] = None,
+    index: Annotated[
+        bool,
+        typer.Option(
+            "--index/--no-index",
+            help="Releases on your package index between those of the images are points too.",
+        ),
+    ] = True,
+    apt_network: Annotated[
+        str | None,
+        typer.Option(
+            "--apt-network",
+            metavar="NETWORK",
+            help="Versions in the bad image's package sources are points too; asked over this"
+            " network of the engine, such as bridge.",
+        ),
+    ] = None,
     timeout: Timeout = PROBE_TIMEOUT,
     gpus: Gpus = "",
     ipc_host: IpcHost = False,
@@ -115,6 +132,7 @@ def start(
         references=[parse_reference(end) for end in ends],
         between=Between(tuple(via or ()), tags),
         points=PointOptions(prereleases=pre, yanked=yanked, builds=builds),
+        donors=Donors(index, apt_network),
         probe=probe_options(arms, seed),
         timeout=timeout,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitsect.cli.image_spaces import Donors, mixable
 from bitsect.cli.workshop import Workshop
 from bitsect.images.errors import BadReference
 from bitsect.images.image_identity import Recipe
@@ -31,7 +32,8 @@ class HybridRebuilder:
         found = [image for image in chain if image]
         if missing:
             raise RebuildError(self._reference, "recipe", tuple(missing))
-        space = self._workshop.space(found)
+        # Its states may be of an index, which then is asked again.
+        space, runtime = mixable(self._workshop, found, Donors(), lambda what: None)
         if not space.knows(recipe):
             raise RebuildError(self._reference, "recipe", recipe.chain)
         stack = Stack(
@@ -42,7 +44,7 @@ class HybridRebuilder:
             image=found[0].image,
             recipe=recipe,
         )
-        return self._workshop.mixing(space), stack
+        return runtime, stack
 
     def _image(self, digest: str) -> Stack | None:
         try:

@@ -12,6 +12,7 @@ from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
 from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.session import Question
 from bitsect.bisect.store import Store
+from bitsect.cli.image_spaces import Donors, mixable
 from bitsect.cli.workshop import Workshop
 from bitsect.images.catalogue import pip_axis_points
 from bitsect.images.errors import BadReference
@@ -53,6 +54,7 @@ class Asked:
     references: Sequence[Reference]
     between: Between
     points: PointOptions
+    donors: Donors
     probe: ProbeOptions
     timeout: float
 
@@ -107,8 +109,7 @@ def _images(asked: Asked, workshop: Workshop, store: Store, reporter: Reporter) 
         reporter.stage(f"reading what {stack.reference} consists of")
         workshop.contents(stack)
     reporter.stage("comparing them")
-    space = workshop.space(chain)
-    runtime = workshop.mixing(space)
+    space, runtime = mixable(workshop, chain, asked.donors, reporter.notice)
     laboratory = Laboratory(
         runtime,
         workshop.payload,

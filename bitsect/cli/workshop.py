@@ -18,7 +18,6 @@ from bitsect.images.environments import EnvironmentCache, default_cache_root
 from bitsect.images.errors import BadReference
 from bitsect.images.image_identity import ImageIdentity
 from bitsect.images.interpreter import Interpreter, describe_interpreter
-from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.payload import Payload, staged_probe
 from bitsect.images.pip_settings import PipSettings, read_pip_settings
 from bitsect.images.reference import Reference
@@ -26,7 +25,6 @@ from bitsect.images.resolver import Resolver
 from bitsect.images.runtime.docker.engine import Engine
 from bitsect.images.runtime.docker.files import exported
 from bitsect.images.runtime.docker.limits import ContainerOptions
-from bitsect.images.runtime.docker.mixing import MixingRuntime
 from bitsect.images.runtime.docker.runtime import DockerRuntime
 from bitsect.images.runtime.docker.tags import TagsFound, tags_between
 from bitsect.images.runtime.host import HostRuntime
@@ -115,26 +113,17 @@ class Workshop:
     def contents(self, stack: Stack) -> Contents:
         """The files of an image, read once and kept."""
         image = _image(stack)
-
-        def read() -> Contents:
-            with exported(self.images.engine, image.engine_id, self.images.marks) as stream:
-                return read_contents(cast(BinaryIO, stream))
-
         cache = ContentsCache(default_cache_root() / "contents")
-        return cache.get(image.config_digest, read)
+        return cache.get(image.config_digest, lambda: self.read_image(image.engine_id))
 
-    def space(self, chain: Sequence[Stack]) -> ImageSpace:
-        """Everything that can be mixed from these images, good end first."""
-        contents = [self.contents(stack) for stack in chain]
-        return ImageSpace([_image(stack) for stack in chain], contents, self.differences(chain))
+    def read_image(self, engine_id: str) -> Contents:
+        """The files of whatever the engine knows by this id."""
+        with exported(self.images.engine, engine_id, self.images.marks) as stream:
+            return read_contents(cast(BinaryIO, stream))
 
     def differences(self, chain: Sequence[Stack]) -> Differences:
         """What these images differ in."""
         return axes_between([(self.contents(each), _image(each).environment) for each in chain])
-
-    def mixing(self, space: ImageSpace) -> MixingRuntime:
-        """The runtime of these images and their hybrids."""
-        return MixingRuntime(self.images, space)
 
     def tagged_between(self, good: Stack, bad: Stack, pattern: str) -> TagsFound:
         """Images of the good one's repository that were made between the two."""

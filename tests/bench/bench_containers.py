@@ -22,8 +22,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
+from bitsect.cli.image_spaces import Donors, mixable
 from bitsect.cli.workshop import Workshop
-from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.pinning import Pinner
 from bitsect.images.reference import parse_reference
 from bitsect.images.runner import ProbeOptions, run_probe, take_inventory
@@ -84,9 +84,9 @@ def pieces(workshop: Workshop, ends: cases.Ends, out: Path) -> dict[str, float]:
     pinner = Pinner(workshop.payload, workshop.contents)
     _, pin = timed(lambda: pinner.manifest(workshop.images, good, deep=True))
     _, reading = timed(lambda: workshop.contents(good))
-    space: ImageSpace
-    space, comparing = timed(lambda: workshop.space([good, bad]))
-    mixing = workshop.mixing(space)
+    donors = Donors(index=False)
+    mixed_from, comparing = timed(lambda: mixable(workshop, [good, bad], donors, print))
+    space, mixing = mixed_from
     (culprit,) = ends.culprits
     pins = {culprit: space.axis(culprit).states[-1].name}
     mixed, hybrid = timed(lambda: mixing.ensure(mixing.hybrid(good, pins)))

@@ -322,3 +322,42 @@ def test_the_order_of_observations_changes_nothing(
     # Then both know the same and ask the same
     assert first.state() == second.state()
     assert first.ask(3) == second.ask(3)
+
+
+@settings(max_examples=200)
+@given(st.data(), st.integers(1, 3))
+def test_histories_that_make_no_sense_are_searched_to_an_end(
+    data: st.DataObject, workers: int
+) -> None:
+    # Given arbitrary digests and arbitrary failures, with blocks and milestones
+    sizes = tuple(data.draw(st.lists(st.integers(2, 3), min_size=2, max_size=4)))
+    everywhere = list(itertools.product(*(range(size) for size in sizes)))
+    table = dict(
+        zip(
+            everywhere,
+            data.draw(st.tuples(*(st.sampled_from("abc") for _ in everywhere))),
+            strict=True,
+        )
+    )
+    order = data.draw(st.permutations(range(len(sizes))))
+    step = data.draw(st.sampled_from(everywhere))
+    world = World(
+        sizes,
+        {"event": lambda vector: table[vector]},
+        broken=frozenset(data.draw(st.sets(st.sampled_from(everywhere[1:-1])))),
+        milestones=tuple(sorted({step, tuple(size - 1 for size in sizes)})),
+        blocks=(tuple(order[:2]),) if data.draw(st.booleans()) else (),
+        touched=frozenset(order[-2:]),
+    )
+
+    # When the session is played, then it ends
+    played = play(world, workers)
+
+    # And every finding is a change between two vectors that ran
+    for finding in played.engine.state().findings:
+        assert played.engine.evidence.runs(finding.before)
+        assert table[finding.at] != table[finding.before]
+        for culprit, without in zip(finding.culprits, finding.without, strict=True):
+            if culprit.bound.exact:
+                assert world.runs(without)
+                assert table[without] == table[finding.before]

@@ -17,7 +17,7 @@ from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 from bitsect.bisect.store import Store
-from bitsect.images.runtime.docker.marks import MADE
+from bitsect.images.runtime.docker.marks import MADE, ROOT
 from tests.containers.second_engine import SecondEngine
 
 #: Runs of the two ends, after which the search itself begins.
@@ -147,3 +147,25 @@ def probes(container: Container) -> bool:
         # It does not run yet, or no more.
         return False
     return any("bitsect.probes" in column for row in rows for column in row)
+
+
+def running(engine: SecondEngine) -> list[Container]:
+    """Containers that run now."""
+    with engine.client() as client:
+        return list(client.containers.list(ignore_removed=True))
+
+
+def assert_clean(search: Search) -> None:
+    """Nothing is on the engine but its images, whole hybrids and the probe's volume."""
+    root = (search.cache / "engine" / "id").read_text()
+    with search.engine.client() as client:
+        assert client.containers.list(all=True, ignore_removed=True) == []
+        others = [
+            image
+            for image in client.images.list(all=True)
+            if image.labels.get(ROOT) != root or not image.tags
+        ]
+        assert {tag for image in others for tag in image.tags} == set(search.images)
+        assert all(image.tags for image in others)
+        (volume,) = client.volumes.list()
+        assert volume.attrs["Labels"][MADE] == "probe"

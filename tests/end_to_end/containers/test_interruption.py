@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from docker.models.containers import Container
 
-from tests.containers.second_engine import SecondEngine
 from tests.end_to_end.containers.disturbed import (
     ENDS,
     Search,
+    assert_clean,
     builds,
     findings,
     only_error,
     probes,
+    running,
     wait_until,
 )
 
