@@ -24,10 +24,9 @@ class InvalidEvidence(BitsectError):
 class UnusableEnds(BitsectError):
     """The two references cannot be the ends of one search.
 
-    :param reason: ``same`` (one stack), ``image`` (one image), ``noise`` (images that differ in
-        nothing that can change a bit), ``twice`` (an image comes twice in a chain), ``builds``
-        (the same versions in other builds), ``sides`` (not one good and one bad) or ``kind`` (a
-        reference to what cannot be mixed, or two kinds of stacks).
+    :param reason: ``same`` (one stack), ``image`` (one image), ``twice`` (an image comes twice
+        in a chain), ``builds`` (the same versions in other builds), ``sides`` (not one good and
+        one bad) or ``kind`` (a reference to what cannot be mixed, or two kinds of stacks).
     :param references: what was given, the good end first where there is one.
     """
 
@@ -150,3 +149,21 @@ class NoManifest(BitsectError):
         super().__init__(session, run)
         self.session = session
         self.run = run
+
+
+class NotMadeOfParts(BitsectError):
+    """An end has other bits when it is put together from its components.
+
+    Something about it that no component accounts for changes bits, so no search among
+    components could be believed.
+
+    :param side: ``good`` or ``bad``.
+    :param reference: that end, as given.
+    :param events: the events that differ, in trace order.
+    """
+
+    def __init__(self, side: str, reference: str, events: tuple[str, ...]) -> None:
+        super().__init__(side, reference, events)
+        self.side = side
+        self.reference = reference
+        self.events = events

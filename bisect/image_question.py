@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from bitsect.bisect.engine.model import Axis
 from bitsect.bisect.errors import UnusableEnds
 from bitsect.bisect.question import odds_of
+from bitsect.bisect.question_record import REST, Question
 from bitsect.bisect.records import EndRecord, Milestone, SessionSpec
-from bitsect.bisect.session import Question
 from bitsect.images.contents.model import ABSENT, ComponentAxis
 from bitsect.images.mixing.space import ImageSpace
 from bitsect.images.runtime.protocol import Stack
@@ -42,16 +42,15 @@ def ask_image_question(
     """The question what changed between the first and the last image of a chain.
 
     :param chain: resolved, good end first; what `space` was made of.
-    :raises UnusableEnds: the ends differ in nothing that can change a bit.
+    Where they differ in no component, whatever else they differ in is the only one: if bits
+    differ all the same, it is to blame.
     """
     good, bad = chain[0], chain[-1]
-    if not space.axes:
-        raise UnusableEnds("noise", good.reference, bad.reference)
     good, bad = (_with_components(space, stack, at) for stack, at in ((good, 0), (bad, -1)))
     spec = SessionSpec(
         good=EndRecord(good.reference, dict(good.components), _config(good)),
         bad=EndRecord(bad.reference, dict(bad.components), _config(bad)),
-        axes=tuple(_axis(axis) for axis in space.axes),
+        axes=tuple(_axis(axis) for axis in space.axes) or (Axis(REST, ("good", "bad")),),
         probe=probe,
         arguments=arguments,
         interpreter="the image's own",
@@ -60,6 +59,7 @@ def ask_image_question(
         milestones=tuple(
             Milestone(stack.reference, _points(space, at), _config(stack))
             for at, stack in enumerate(chain[1:-1], 1)
+            if space.axes
         ),
         blocks=space.blocks,
         noise=space.noise,

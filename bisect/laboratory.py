@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -35,11 +36,16 @@ from bitsect.images.runner import (
 from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Handle, Runtime, Session, Stack
 from bitsect.images.runtime.scratch import ScratchFolder
+from bitsect.probes.errors import TraceError
+from bitsect.probes.trace import read_trace
 
 #: Seconds that one probe run may take.
 PROBE_TIMEOUT = 600.0
 #: A run that the host did not survive this often is not started again.
 FATAL_STARTS = 2
+#: Only the kernel ends a container's program so, for the host's sake.
+ENDED_BY_THE_KERNEL = "ended by SIGKILL"
+NO_CONDITIONS: Mapping[str, object] = MappingProxyType({})
 #: How often a stack is built that then is not what was asked for.
 ATTEMPTS = 2
 
@@ -52,6 +58,8 @@ class Laboratory:
     :param options: what the probe is asked to do.
     :param scratch_root: where traces lie until they are in the store.
     :param rules: of the stacks' kind; by default those of virtual environments.
+    :param conditions: of a run beside its stack, such as limits. What was observed under others
+        is no answer: a stack may need more than it was given.
     :param timeout: seconds that one run of the probe may take.
     :param phase: told what a trial is doing, from whichever thread runs it.
     """
@@ -65,6 +73,7 @@ class Laboratory:
         scratch_root: Path,
         *,
         rules: Rules | None = None,
+        conditions: Mapping[str, object] = NO_CONDITIONS,
         timeout: float = PROBE_TIMEOUT,
         phase: Callable[[str, str], None] = lambda label, phase: None,
     ) -> None:
@@ -76,6 +85,7 @@ class Laboratory:
         self._scratch_root = scratch_root
         self._rules = rules or EnvironmentRules()
         self._timeout = timeout
+        self._conditions = {"timeout": str(timeout), **conditions}
         self._phase = phase
         self._open: set[Session] = set()
         self._guard = threading.Lock()
@@ -131,6 +141,8 @@ class Laboratory:
 
         A container has all that it needs to itself, so that is its own doing.
         """
+        if isinstance(error, InventoryError) and error.reason == ENDED_BY_THE_KERNEL:
+            raise InfrastructureError("host", f"{specimen.label}: {error.reason}") from error
         timed_out = isinstance(error, InventoryError) and error.timed_out
         return self.failed(
             specimen,
@@ -163,6 +175,7 @@ class Laboratory:
                 "options": options,
                 "repetition": repetition,
                 "salt": self.salt,
+                "conditions": self._conditions,
             },
         )
 
@@ -170,7 +183,8 @@ class Laboratory:
         """Digest of all that trials share with this stack, whatever distributions they have."""
         with self._opened(self._runtime.ensure(stack)) as session:
             manifest = take_inventory(session, self._payload)
-        return digest("circumstances", dict(self._rules.shared(manifest)))
+        shared = {**self._rules.shared(manifest), "conditions": self._conditions}
+        return digest("circumstances", shared)
 
     def _examine(
         self, specimen: Specimen, session: Session, manifest: Manifest, watch: _Watch
@@ -231,25 +245,37 @@ class Laboratory:
         if ran.verdict == Verdict.INFRA:
             short_of_space = ran.signal is None and ran.returncode != HOST_FAULT
             raise InfrastructureError("disk" if short_of_space else "host", ran.reason)
-        if ran.invalid is not None:
-            ran = dataclasses.replace(ran, verdict=Verdict.CRASH.value, reason=ran.invalid)
-        used = ran.touched
-        unmoved = self._rules.unmoved(stack, manifest, used) if used else ""
-        if unmoved:
-            ran = dataclasses.replace(
-                ran, verdict=Verdict.UNBUILDABLE.value, reason=unmoved, trace=None
-            )
+        failure, reason, full = self._judged(ran, manifest, stack)
         beside = f"with {', '.join(stack.added)} besides" if stack.added else ""
+        kept = ran.trace if failure is None else None
         return self._store.finish_run(
             run,
-            failure=None if ran.verdict is None else Verdict(ran.verdict),
-            reason=ran.reason or beside,
-            trace=None if ran.trace is None else ran.trace.read_bytes(),
-            manifest=(full_manifest(manifest, used) if used else manifest).canonical,
+            failure=failure,
+            reason=reason or beside,
+            trace=None if kept is None else kept.read_bytes(),
+            manifest=full.canonical,
             log=ran.log.encode(),
-            touched=self._rules.touched(stack, used) if used else (),
+            touched=self._rules.touched(stack, ran.touched) if ran.touched else (),
             milliseconds=watch.milliseconds,
         )
+
+    def _judged(
+        self, ran: ProbeRun, manifest: Manifest, stack: Stack
+    ) -> tuple[Verdict | None, str, Manifest]:
+        """How a run failed, if it did, why, and what was there in all."""
+        if ran.verdict is not None:
+            return Verdict(ran.verdict), ran.reason, manifest
+        if ran.invalid is not None or ran.trace is None or ran.touched is None:
+            return Verdict.CRASH, ran.invalid or "it left no trace", manifest
+        fault = trace_fault(ran.trace, manifest, self._payload)
+        if fault:
+            return Verdict.CRASH, fault, manifest
+        try:
+            full = full_manifest(manifest, ran.touched)
+        except ManifestError as error:
+            return Verdict.CRASH, f"{error.place}: {error.reason}", manifest
+        unmoved = self._rules.unmoved(stack, manifest, ran.touched)
+        return (Verdict.UNBUILDABLE if unmoved else None), unmoved, full
 
     @contextmanager
     def _opened(self, handle: Handle) -> Iterator[Session]:
@@ -299,3 +325,19 @@ def last_line(text: str) -> str:
     """The last line with something in it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+def trace_fault(path: Path, manifest: Manifest, payload: Payload) -> str:
+    """Why a trace is none of this run; empty if it is one. Whoever ran may have written anything.
+
+    Looked for before it is kept, so that the store never holds what it could only call damaged.
+    """
+    try:
+        header = read_trace(path).header
+    except (TraceError, RecursionError) as error:
+        return f"its trace cannot be relied on: {getattr(error, 'reason', 'nested too deep')}"
+    if header.manifest != manifest.static_root:
+        return "its trace is of another stack"
+    if header.probe != payload.digest:
+        return "its trace is of another probe"
+    return ""

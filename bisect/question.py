@@ -10,8 +10,8 @@ from packaging.version import Version
 
 from bitsect.bisect.engine.model import Axis
 from bitsect.bisect.errors import UnusableEnds
+from bitsect.bisect.question_record import NOTHING, Question
 from bitsect.bisect.records import EndRecord, SessionSpec
-from bitsect.bisect.session import NOTHING, Question
 from bitsect.images.catalogue import AxisPoints
 from bitsect.images.reference import Reference
 from bitsect.images.runtime.protocol import Runtime, Stack

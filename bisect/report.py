@@ -104,7 +104,7 @@ def _proof(found: FoundChange) -> Iterator[str]:
     apart = [c for c in found.culprits if c.component not in found.together]
     if found.together:
         names = ", ".join(f"`{name}`" for name in found.together)
-        yield f"- {names} could only be moved together: no mixture of their points runs."
+        yield f"- {names} could not be left out: without it the others do not run."
     if len(apart) > 1:
         yield "- Each of these is needed: with any one of them taken back, the change is gone."
     if found.sufficient is not None:

@@ -14,79 +14,28 @@ import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from bitsect.bisect.engine.engine import Engine
-from bitsect.bisect.engine.model import Axis, EndProblem, Trial, Vector
+from bitsect.bisect.engine.model import Axis, EndProblem, Trial
 from bitsect.bisect.errors import (
     EndFailed,
     NondeterministicEnd,
     NothingToBisect,
+    NotMadeOfParts,
     SessionBusy,
 )
+from bitsect.bisect.observing import Observer
 from bitsect.bisect.outcomes import OutcomeReader
+from bitsect.bisect.question_record import Question
 from bitsect.bisect.records import LedgerEntry, Observation, SessionRecord, SessionSpec
 from bitsect.bisect.reporting import Reporter
-from bitsect.bisect.specimen import Specimen
+from bitsect.bisect.specimen import TrialRunner
 from bitsect.bisect.store import Store
-from bitsect.bisect.verdicts import Verdict
-from bitsect.bisect.wording import label_of
-from bitsect.images.canonical import digest
-from bitsect.images.errors import UnresolvedError
-from bitsect.images.runtime.protocol import Mixer, Stack
+from bitsect.images.runtime.protocol import Mixer
 from bitsect.probes.errors import BitsectError
-
-#: The point of a component that is not there.
-NOTHING = "absent"
-
-
-@dataclass(frozen=True)
-class Question:
-    """Two stacks, and the axes between them, ready to be searched."""
-
-    good: Stack
-    bad: Stack
-    spec: SessionSpec
-
-    @property
-    def identity(self) -> str:
-        """Equal for two questions whose answers are interchangeable.
-
-        The order in which components are suspected is not part of it: it changes what the
-        answer costs, never the answer.
-        """
-        spec = msgspec.to_builtins(self.spec)
-        for told_only in ("salt", "noise"):
-            del spec[told_only]
-        spec["axes"] = sorted(spec["axes"], key=lambda axis: str(axis["component"]))
-        spec["blocks"] = sorted(sorted(block) for block in spec["blocks"])
-        for stack in (spec["good"], spec["bad"], *spec["milestones"]):
-            del stack["reference"]
-        return digest("session", spec)
-
-
-class TrialRunner(Protocol):
-    """Whatever runs specimens and writes down what they give.
-
-    ``salt`` sets the runs of one session apart from all others; empty for none.
-    """
-
-    salt: str
-
-    def run(self, specimen: Specimen) -> tuple[Observation, str]:
-        """Run a specimen; its observation, and where that came from."""
-        ...
-
-    def failed(self, specimen: Specimen, verdict: Verdict, reason: str) -> Observation:
-        """Write down that there was nothing to run."""
-        ...
-
-    def stop(self) -> None:
-        """End every running trial."""
-        ...
 
 
 class SessionDriver:
@@ -105,20 +54,19 @@ class SessionDriver:
         workers: int = 1,
     ) -> None:
         self._question = question
-        self._mixer = mixer
+        self._observer = Observer(question, mixer, laboratory, reporter.notice)
         self._laboratory = laboratory
         self._store = store
         self._reporter = reporter
         self._workers = workers
-        self._stacks: dict[Vector, Stack] = {}
 
     def run(self, *, again: bool = False) -> SessionRecord:
         """Search to the end, or go on with a search that was interrupted.
 
         :param again: ask everything anew, even if this question was answered. Going on with a
             search that was itself begun so is no new beginning.
-        :raises EndFailed, NondeterministicEnd, NothingToBisect: there is nothing to search
-            between these ends; no session is left behind.
+        :raises EndFailed, NondeterministicEnd, NotMadeOfParts, NothingToBisect: there is nothing
+            to search between these ends; no session is left behind.
         :raises InfrastructureError: the host failed; everything observed is kept.
         """
         with self._only_one() as claim:
@@ -142,6 +90,7 @@ class SessionDriver:
             lambda trial, *what: seen.append((trial, *what)),
             ends_only=True,
         )
+        self._refuse_parts(engine, seen)
         _raise_for(engine.state().problem, spec)
 
         axes = _suspects_first(spec.axes, [observation for _, observation, _ in seen])
@@ -155,6 +104,26 @@ class SessionDriver:
             self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
         self._reporter.session_opened(session, 0)
         return self._search(session, engine, reader)
+
+    def _refuse_parts(self, engine: Engine, seen: list[tuple[Trial, Observation, str]]) -> None:
+        """An end that repeats itself as it is, and not when it is put together from its parts.
+
+        :raises NotMadeOfParts: there is one.
+        """
+        problem = engine.state().problem
+        if problem is None or problem.kind != "nondeterministic":
+            return
+        good = problem.side == "good"
+        end = self._question.good if good else self._question.bad
+        vector = engine.good if good else engine.bad
+        if not self._observer.is_rebuilt(engine.axes, end):
+            return
+        first = next(each for trial, each, _ in seen if trial == Trial(vector, 0))
+        again = self._observer.observe_as_it_is(engine.axes, Trial(vector, 1))
+        reader = OutcomeReader(self._store)
+        once, twice = reader.outcome(first), reader.outcome(again)
+        if twice.failure is None and once.events == twice.events:
+            raise NotMadeOfParts(problem.side, end.reference, problem.events)
 
     def _go_on(self, session: SessionRecord) -> SessionRecord:
         ledger = self._store.ledger(session.number)
@@ -205,8 +174,8 @@ class SessionDriver:
                 for trial in engine.ask(free, running.values()) if free else ():
                     if ends_only and trial.vector not in (engine.good, engine.bad):
                         continue
-                    self._reporter.trial_started(trial, self._label(engine.axes, trial))
-                    running[pool.submit(self._observe, engine.axes, trial)] = trial
+                    self._reporter.trial_started(trial, self._observer.label(engine.axes, trial))
+                    running[pool.submit(self._observer.observe, engine.axes, trial)] = trial
                 if not running:
                     return
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -219,42 +188,13 @@ class SessionDriver:
                     engine.tell(trial, outcome)
                     done += 1
                     entry = LedgerEntry(done, trial.vector, trial.repetition, source, observation)
-                    label = self._label(engine.axes, trial)
+                    label = self._observer.label(engine.axes, trial)
                     self._reporter.trial_ended(trial, label, entry, engine)
         except BaseException:
             self._laboratory.stop()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-    def _observe(self, axes: tuple[Axis, ...], trial: Trial) -> tuple[Observation, str]:
-        label = self._label(axes, trial)
-        try:
-            stack = self._stack(axes, trial.vector)
-        except UnresolvedError as error:
-            specimen = Specimen(self._question.good, trial.repetition, label)
-            return self._laboratory.failed(specimen, Verdict.UNRESOLVED, error.reason), "resolver"
-        moved = (axis.component for axis in axes)
-        checked = tuple(name.removeprefix("pip:") for name in moved if name.startswith("pip:"))
-        return self._laboratory.run(Specimen(stack, trial.repetition, label, checked))
-
-    def _stack(self, axes: tuple[Axis, ...], vector: Vector) -> Stack:
-        if not any(vector):
-            return self._question.good
-        if all(point == axis.top for point, axis in zip(vector, axes, strict=True)):
-            return self._question.bad
-        if vector not in self._stacks:
-            pins = {
-                axis.component: None if axis.points[point] == NOTHING else axis.points[point]
-                for point, axis in zip(vector, axes, strict=True)
-                if point
-            }
-            self._stacks[vector] = self._mixer.hybrid(self._question.good, pins)
-        return self._stacks[vector]
-
-    def _label(self, axes: tuple[Axis, ...], trial: Trial) -> str:
-        run = f", run {trial.repetition + 1}" if trial.repetition else ""
-        return label_of(axes, trial.vector) + run
 
     # One process per question
 

@@ -43,6 +43,10 @@ _NO_SPACE = re.compile(
 )
 
 
+# What decoding an untrusted answer may raise; it may be nested without end.
+_NONSENSE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class Touched(Record, frozen=True):
     """What the probe's process used.
 
@@ -143,7 +147,7 @@ def take_inventory(
         raise InventoryError(stack.reference, _how_it_ended(done), tail, done.timed_out)
     try:
         report = msgspec.json.decode(done.stdout.read_bytes(), type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NONSENSE as error:
         raise InventoryError(stack.reference, str(error), done.tail(LOG_LINES)) from error
     image = image_layer(stack.image, stack.recipe) if stack.image else None
     return from_inventory(report, image, evidence_of(stack))
@@ -271,7 +275,7 @@ def _evidence(done: Completed, log: str, out: Path) -> tuple[Touched | None, str
             return None, f"the probe ended well but left no {name}"
     try:
         return msgspec.json.decode((out / TOUCHED).read_bytes(), type=Touched), None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NONSENSE as error:
         return None, f"{TOUCHED}: {error}"
 
 

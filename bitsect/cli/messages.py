@@ -14,6 +14,7 @@ from bitsect.bisect.errors import (
     NoRun,
     NoSession,
     NothingToBisect,
+    NotMadeOfParts,
     SessionBusy,
     StoreError,
     UnusableEnds,
@@ -315,11 +316,6 @@ def _(error: UnusableEnds) -> str:
                 f"nothing to bisect: good and bad are the same image: {given} have one config"
                 " digest."
             )
-        case "noise":
-            return (
-                f"nothing to bisect: {given} differ only in what cannot change a bit, such as"
-                " documentation and logs. `bitsect diff` lists it."
-            )
         case "twice":
             return f"{given} stands at two places of the chain. Name each image once, in order."
         case "builds":
@@ -407,4 +403,15 @@ def _(error: NoManifest) -> str:
     return (
         f"run {error.run} of session {error.session} has no manifest: its stack was never made."
         f" `bisect log --run {error.run}` says why."
+    )
+
+
+@_explains(NotMadeOfParts)
+def _(error: NotMadeOfParts) -> str:
+    return (
+        f"the {error.side} end, {error.reference}, has other bits in {len(error.events)} events"
+        f" when it is put together from its components; the first is {error.events[0]}. Something"
+        " of the image that is no component matters, such as its user, extended attributes, or a"
+        " loader cache older than its libraries: `bitsect diff` lists what the images' configs"
+        " differ in. Make that the same in both images first."
     )

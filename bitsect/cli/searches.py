@@ -9,8 +9,8 @@ from functools import partial
 from bitsect.bisect.image_question import ask_image_question, distinct_chain
 from bitsect.bisect.laboratory import Laboratory
 from bitsect.bisect.question import PointOptions, ask_question, ordered_ends
+from bitsect.bisect.question_record import Question
 from bitsect.bisect.reporting import Reporter
-from bitsect.bisect.session import Question
 from bitsect.bisect.store import Store
 from bitsect.cli.image_spaces import Donors, mixable
 from bitsect.cli.workshop import Workshop
@@ -117,6 +117,7 @@ def _images(asked: Asked, workshop: Workshop, store: Store, reporter: Reporter) 
         asked.probe,
         workshop.scratch_root,
         rules=ImageRules(space),
+        conditions=workshop.conditions,
         timeout=asked.timeout,
         phase=reporter.trial_phase,
     )

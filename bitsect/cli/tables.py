@@ -189,7 +189,7 @@ def _steps(found: FoundChange) -> Iterable[str]:
         if culprit.component not in found.together and not culprit.bound.exact:
             yield bound_text(culprit)
     if found.together:
-        yield "only together: no mixture of these runs"
+        yield "needed for the rest to run: " + ", ".join(map(shown, found.together))
 
 
 def _digest_text(digest: str | None) -> str:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
+import msgspec
+
 from bitsect.bisect.errors import NoSession
 from bitsect.bisect.store import Store, data_root
 from bitsect.images.contents.axes import Differences, axes_between
@@ -109,6 +111,15 @@ class Workshop:
         """
         engine = Engine.connect()
         return DockerRuntime(engine, self.payload, default_cache_root(), self._containers)
+
+    @property
+    def conditions(self) -> dict[str, object]:
+        """How containers are run, as text and whole numbers."""
+        options = msgspec.to_builtins(self.images.options)
+        return {
+            name: str(value) if isinstance(value, float) else value
+            for name, value in options.items()
+        }
 
     def contents(self, stack: Stack) -> Contents:
         """The files of an image, read once and kept."""

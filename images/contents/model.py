@@ -10,7 +10,7 @@ from bitsect.images.layers import Record
 EntryKind = Literal["file", "link", "folder", "special"]
 
 #: Kind, permission bits, and digest or target: what two entries are compared by.
-Content = tuple[str, int, str | None]
+Content = tuple[str, int, int, int, str | None]
 
 #: The point of a component that an image does not have.
 ABSENT = "absent"
@@ -55,8 +55,8 @@ class Entry(Record, frozen=True):
 
     @property
     def content(self) -> Content:
-        """What it is compared by; owner and time are no part of it."""
-        return (self.kind, self.mode, self.digest or self.target)
+        """What it is compared by; the time is no part of it."""
+        return (self.kind, self.mode, self.uid, self.gid, self.digest or self.target)
 
 
 class Contents(Record, frozen=True):

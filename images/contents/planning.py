@@ -6,7 +6,6 @@ touch the same path, and their order does not matter.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
@@ -19,7 +18,6 @@ from bitsect.images.contents.paths import folders_above
 from bitsect.images.contents.state_files import Donors, Source, StateFiles, refuse_clashes
 from bitsect.images.layers import Record
 
-_FOR_LOADER = re.compile(r".*/[^/]*\.so(\.[^/]*)?|/etc/ld\.so\.conf(\.d/.*)?")
 _DEFAULT_MODE = 0o755
 _NO_OFFERS: Mapping[str, Contents] = MappingProxyType({})
 
@@ -45,7 +43,6 @@ class Plan(Record, frozen=True):
     :param offered: likewise for what an index offers, by the name of the offer.
     :param files: files to write, with all of their bytes.
     :param environment: variables to set; None removes one.
-    :param loader_cache: whether the loader's cache must be made anew.
     :param bytes: that are copied.
     """
 
@@ -56,7 +53,6 @@ class Plan(Record, frozen=True):
     offered: tuple[tuple[str, tuple[str, ...]], ...]
     files: dict[str, bytes]
     environment: dict[str, str | None]
-    loader_cache: bool
     bytes: int
 
 
@@ -104,7 +100,6 @@ def plan(
             for axis in moving
             if axis.component.startswith("env:")
         },
-        loader_cache=any(map(_FOR_LOADER.fullmatch, (*copies, *deletions))),
         bytes=sum(state.entries[path].size for path, state in copies.items()),
     )
 

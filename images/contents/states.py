@@ -34,9 +34,9 @@ def files_digest(
     seen = hashlib.sha256()
     for path in paths:
         if not is_noise(path):
-            kind, mode, content = entries[path].content
             # No part can hold a NUL byte.
-            seen.update(f"{path}\0{kind}\0{mode:o}\0{content}\0".encode())
+            parts = (path, *map(str, entries[path].content), "")
+            seen.update("\0".join(parts).encode())
     return state_digest("files", seen.hexdigest(), version)
 
 

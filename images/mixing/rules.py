@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from bitsect.images.contents.model import ABSENT
+from bitsect.images.contents.model import ABSENT, ComponentAxis
 from bitsect.images.manifest import Manifest
 from bitsect.images.mixing.loaded import still_loaded
 from bitsect.images.mixing.space import ImageSpace
@@ -15,6 +16,7 @@ from bitsect.images.rules import Used
 from bitsect.images.runtime.protocol import Stack
 from bitsect.probes.inventory import CONTROL_PREFIXES, KNOWN_CONTROLS, PREFIX
 
+_INFO = re.compile(r"(?P<site>/.*)/[^/]+\.dist-info/METADATA")
 # The loader and the interpreter read these before any program could be watched.
 _READ_EARLY = ("LD_", "PYTHON", "PATH")
 
@@ -32,16 +34,16 @@ class ImageRules:
         self._owners = {path: frozenset(names) for path, names in owners.items()}
 
     def contradiction(self, stack: Stack, manifest: Manifest) -> str:
-        """Packages, distributions and variables that the inventory finds at another point."""
-        there = _found(manifest)
-        return "; ".join(
-            f"{component}: asked for {point}, found {there.get(component) or 'nothing'}"
-            for component, point in self._points(stack)
-            if component.partition(":")[0] in ("apt", "pip")
-            # One of several of its name, of which an import finds the first.
-            and "@" not in component
-            and not _is_at(there.get(component), point)
-        )
+        """Packages and distributions that the inventory finds at another point."""
+        found = _Found(manifest)
+        wrong = []
+        for axis in self._space.axes:
+            point = stack.components.get(axis.component, ABSENT)
+            there = found.versions(axis)
+            if there is not None and point.partition(" ")[0] not in (there or {ABSENT}):
+                seen = ", ".join(sorted(there)) or "nothing"
+                wrong.append(f"{axis.component}: asked for {point}, found {seen}")
+        return "; ".join(wrong)
 
     def unmoved(self, stack: Stack, manifest: Manifest, used: Used) -> str:
         """A library that was exchanged, and yet was mapped in its old state."""
@@ -70,25 +72,41 @@ class ImageRules:
         """The machine alone: everything else is part of the images."""
         return {"hardware": manifest.digests.hardware}
 
-    def _points(self, stack: Stack) -> Iterator[tuple[str, str]]:
-        for axis in self._space.axes:
-            yield axis.component, stack.components.get(axis.component, ABSENT)
+
+class _Found:
+    """What an inventory found, by component.
+
+    It sees the distributions on its Python's import path alone, and all packages.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        prefix = str(manifest.evidence.get("prefix", ""))
+        self._packages: dict[str, str | None] = {}
+        for package in manifest.software.os_packages:
+            self._packages[f"{package.name}:{package.architecture}"] = package.version
+        self._distributions: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+        for each in manifest.software.distributions:
+            folder = each.location.replace(PREFIX, prefix, 1)
+            self._distributions[folder][each.name] = each.version
+
+    def versions(self, axis: ComponentAxis) -> set[str] | None:
+        """Those of an axis's component that are there; None if it could not be seen."""
+        kind, _, name = axis.component.partition(":")
+        if kind == "apt":
+            keys = {package for state in axis.states for package in state.packages}
+            return {version for key in keys if (version := self._packages.get(key))}
+        if kind == "pip":
+            sites = {match["site"] for path in _paths(axis) if (match := _INFO.fullmatch(path))}
+            if not sites or not sites <= self._distributions.keys():
+                return None
+            plain = name.partition("@")[0]
+            found = (self._distributions[site].get(plain) for site in sites)
+            return {version for version in found if version}
+        return None
 
 
-def _found(manifest: Manifest) -> dict[str, str | None]:
-    software = manifest.software
-    found: dict[str, str | None] = {
-        f"apt:{package.name}": package.version for package in software.os_packages
-    }
-    for each in software.distributions:
-        if not each.shadowed:
-            found[f"pip:{each.name}"] = each.version
-    return found
-
-
-def _is_at(version: str | None, point: str) -> bool:
-    """Whether a version is a point's; a point's name may say more than the version."""
-    return (version or ABSENT) == point.partition(" ")[0]
+def _paths(axis: ComponentAxis) -> Iterator[str]:
+    return (path for state in axis.states for path in state.paths)
 
 
 def _may_be_read(name: str) -> bool:

@@ -34,6 +34,7 @@ class Stack:
     :param added: for a hybrid, components that neither its base nor its pins named.
     :param image: the image that it is, or that a hybrid of images begins with.
     :param recipe: for a hybrid of images, what it is made of.
+    :param rebuilt: it is to be made from its parts even where an image is the same.
     """
 
     reference: str
@@ -44,6 +45,7 @@ class Stack:
     added: tuple[str, ...] = ()
     image: ImageIdentity | None = field(default=None, hash=False)
     recipe: Recipe | None = None
+    rebuilt: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,14 @@ class Mixer(Protocol):
         """The base stack with some components at other points; None removes one.
 
         Raises UnresolvedError when there is no such combination.
+        """
+        ...
+
+    def rebuilt(self, stack: Stack) -> Stack:
+        """An end as it is when it is put together like a hybrid; itself if it always is.
+
+        What it has and no component accounts for is not in it. Raises UnresolvedError when it
+        cannot be put together.
         """
         ...
 

@@ -89,6 +89,10 @@ class VenvRuntime:
         stack = self._stack(f"{base.reference} with {changes}", pinned.lock)
         return replace(stack, added=tuple(_KIND + package.name for package in pinned.added))
 
+    def rebuilt(self, stack: Stack) -> Stack:
+        """Every environment is built whole from its lock."""
+        return stack
+
     def ensure(self, stack: Stack, near: Handle | None = None) -> VenvHandle:
         """Build the environment unless it is there.
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bitsect.bisect.engine.model import Axis
+from bitsect.bisect.question_record import NOTHING, Question
 from bitsect.bisect.records import EndRecord, Observation, SessionSpec
-from bitsect.bisect.session import NOTHING, Question
 from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
@@ -50,6 +50,9 @@ class FakeMixer:
             raise UnresolvedError(tuple(map(str, pins)), "these do not fit together")
         mixed = {**base.components, **pins}
         return stack({name: version for name, version in mixed.items() if version is not None})
+
+    def rebuilt(self, stack: Stack) -> Stack:
+        return stack
 
 
 class FakeLaboratory:

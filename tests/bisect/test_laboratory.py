@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from bitsect.bisect import laboratory as module
 from bitsect.bisect import store as store_module
-from bitsect.bisect.laboratory import FATAL_STARTS, Laboratory
+from bitsect.bisect.laboratory import FATAL_STARTS, Laboratory, trace_fault
 from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
@@ -23,6 +24,7 @@ from bitsect.images.runner import ProbeOptions, ProbeRun, Touched
 from bitsect.images.runtime.errors import ProgramError
 from bitsect.images.runtime.protocol import Runtime
 from tests.bisect.fakes import stack
+from tests.bisect.traces import event, trace, write
 from tests.images.fake_stacks import identity, image_stack
 from tests.images.test_manifest import inventory
 
@@ -67,6 +69,7 @@ class Bench:
 
     store: Store
     folder: Path
+    fault: str = ""
     manifest: Manifest = field(default_factory=lambda: manifest_with(numpy="2.0.0"))
     unchanged: bool = True
     build: Callable[[], FakeHandle] = FakeHandle
@@ -138,6 +141,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(Store(tmp_path / "data"), tmp_path)
     monkeypatch.setattr(module, "take_inventory", lambda *_, **__: made.manifest)
     monkeypatch.setattr(module, "run_probe", made.run_probe)
+    monkeypatch.setattr(module, "trace_fault", lambda *_: made.fault)
     monkeypatch.setattr(
         module, "loaded_libraries_unchanged", lambda manifest, prefix: made.unchanged
     )
@@ -342,3 +346,44 @@ def test_an_image_that_does_not_say_what_it_is_has_failed(
     # And an environment may be the host's fault
     with pytest.raises(type(error)):
         bench.run()
+
+
+def test_a_trace_that_is_none_of_this_run_is_never_kept(bench: Bench) -> None:
+    # Given a stack that writes something else in the place of its trace
+    bench.fault = "its trace is of another stack"
+    seen, _ = bench.run()
+    assert (seen.failure, seen.trace) == (Verdict.CRASH, None)
+    assert seen.reason == bench.fault
+
+
+def test_the_kernel_alone_ends_an_image_for_the_hosts_sake(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise InventoryError("app:1", "ended by SIGKILL", "")
+
+    monkeypatch.setattr(module, "take_inventory", refuse)
+    with pytest.raises(InfrastructureError):
+        bench.laboratory().run(Specimen(image_stack(identity()), 0, "mixed"))
+
+
+@pytest.mark.parametrize("changed", ["manifest", "probe", "text"])
+def test_a_trace_is_believed_only_if_it_is_of_this_stack_and_probe(
+    tmp_path: Path, changed: str
+) -> None:
+    # Given a trace as the probe writes it, and what it should say
+    manifest = manifest_with(numpy="2.0.0")
+    written = trace(event("sum", "one"))
+    header = dataclasses.replace(written.header, manifest=manifest.static_root)
+    path = write(dataclasses.replace(written, header=header), tmp_path / "t.jsonl")
+    payload = Payload(tmp_path, header.probe)
+    assert trace_fault(path, manifest, payload) == ""
+
+    # When something about it is another
+    if changed == "manifest":
+        assert "another stack" in trace_fault(path, manifest_with(numpy="2.0.1"), payload)
+    elif changed == "probe":
+        assert "another probe" in trace_fault(path, manifest, Payload(tmp_path, "sha256:x"))
+    else:
+        path.write_text(path.read_text() + "more\n")
+        assert "cannot be relied on" in trace_fault(path, manifest, payload)

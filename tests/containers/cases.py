@@ -207,6 +207,29 @@ def restless(workshop: Workshop) -> Ends:
     return Ends(good, bad, (f"lib:{SUMS}",))
 
 
+def another_user(workshop: Workshop, *, harmless: bool) -> Ends:
+    """Two images that differ in their user, for one of whom torch has a single thread.
+
+    :param harmless: they differ in a file too, which changes nothing.
+    """
+    site = "root/.local/lib/python3.13/site-packages"
+    setting = b"import os\nos.environ['OMP_NUM_THREADS'] = '1'\n"
+    kind = "user-file" if harmless else "user"
+    good, bad = (
+        workshop.derived(
+            f"bitsect-test/{kind}:{end}",
+            workshop.torch(),
+            [f"USER {user}"],
+            {
+                f"{site}/usercustomize.py": setting,
+                "opt/notes.txt": edition if harmless else b"",
+            },
+        )
+        for end, user, edition in (("good", "root", b"first\n"), ("bad", "nobody", b"second\n"))
+    )
+    return Ends(good, bad, ())
+
+
 @dataclass(frozen=True)
 class Chain:
     """Images in the order of their releases.

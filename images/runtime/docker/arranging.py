@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,10 +51,14 @@ class Loan:
 class Arrangement:
     """A plan, and all that it needs.
 
-    :param good: contents of the chain's first image, whose package database is kept.
+    The loader's cache is renewed whatever is exchanged: it follows from the other files, and an
+    image may have one that is older than they are.
+
+    :param chain: contents of the images, of which the first one's package database is kept.
     """
 
-    def __init__(self, plan: Plan, loans: Iterable[Loan], good: Contents) -> None:
+    def __init__(self, plan: Plan, loans: Iterable[Loan], chain: Sequence[Contents]) -> None:
+        good = chain[0]
         self._plan = plan
         self._loans = tuple(loans)
         self._good = good
@@ -62,7 +66,7 @@ class Arrangement:
             path: (_described(data, good.entries.get(path, _PLAIN_FILE)), data)
             for path, data in plan.files.items()
         }
-        self._renews_cache = plan.loader_cache and LOADER_CACHE in good.entries
+        self._renews_cache = any(LOADER_CACHE in image.entries for image in chain)
 
     def refuse_volumes(self, volumes: Iterable[str]) -> None:
         """Raises UnbuildableError for a path in a volume: a container's own is no part of it."""

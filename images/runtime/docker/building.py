@@ -69,12 +69,15 @@ class HybridBuilder:
         self._python_of = python_of
         self._offers = offers
 
-    def ensure(self, recipe: Recipe) -> tuple[MadeImage, FileLock]:
+    def ensure(self, recipe: Recipe, *, rebuilt: bool = False) -> tuple[MadeImage, FileLock]:
         """The image of a recipe, made unless it is there, and a lock that keeps it.
+
+        :param rebuilt: make it from the chain's first image, although another may be the same.
 
         Raises UnbuildableError where the images do not allow it, InfrastructureError.
         """
-        return self._made.ensure(KIND, recipe.digest, lambda: self._make(recipe))
+        make = self._remake if rebuilt else self._make
+        return self._made.ensure(KIND, recipe.digest, lambda: make(recipe))
 
     def plan(self, base: Recipe, wanted: Recipe) -> Plan:
         """What is to be done to get from one recipe to another.
@@ -101,6 +104,11 @@ class HybridBuilder:
         with self._nearest(recipe, set()) as (base_recipe, base):
             self._build(recipe, base_recipe, base)
 
+    def _remake(self, recipe: Recipe) -> None:
+        first = self._space.chain_recipes[0]
+        base = described(self._engine, self._space.images[0].engine_id, first.digest)
+        self._build(recipe, first, base)
+
     def _build(self, recipe: Recipe, base_recipe: Recipe, base: BaseImage) -> None:
         engine, marks, good = self._engine, self._marks, self._space.images[0]
         try:
@@ -112,7 +120,7 @@ class HybridBuilder:
             raise UnbuildableError("python", "what the hybrid is made from has none on its PATH")
         with ExitStack() as stack:
             loans = [*self._loans(todo), *self._offered_loans(todo, recipe, stack)]
-            arrangement = Arrangement(todo, loans, self._space.contents[0])
+            arrangement = Arrangement(todo, loans, self._space.contents)
             arrangement.refuse_volumes(base.volumes)
             bench = stack.enter_context(workbench(engine, marks, base.id, python))
             arrangement.carry_out(engine, marks, bench)

@@ -108,6 +108,22 @@ class MixingRuntime:
             recipe=recipe,
         )
 
+    def rebuilt(self, stack: Stack) -> Stack:
+        """An image of the chain, put together from the good one and all that they differ in.
+
+        So the loader's cache is renewed in it, as in every hybrid, and whatever of the image is
+        in no component is missing.
+        """
+        recipe = self._recipe(stack, {})
+        self._refuse_clashes(recipe, stack.reference)
+        return replace(
+            stack,
+            reference=f"{stack.reference}, put together",
+            image=self._space.images[0],
+            recipe=recipe,
+            rebuilt=True,
+        )
+
     def ensure(self, stack: Stack) -> Handle:
         """Make the hybrid unless it is there; an image of the chain need not be made.
 
@@ -116,10 +132,10 @@ class MixingRuntime:
         if stack.recipe is None:
             return self._docker.ensure(stack)
         index = self._space.chain_index(stack.recipe)
-        if index is not None:
+        if index is not None and not stack.rebuilt:
             whole = replace(stack, image=self._space.images[index], recipe=None)
             return self._docker.ensure(whole)
-        image, lock = self._builder.ensure(stack.recipe)
+        image, lock = self._builder.ensure(stack.recipe, rebuilt=stack.rebuilt)
         try:
             python = self._python_of(described(self._docker.engine, image.id, image.key))
             if python is None:

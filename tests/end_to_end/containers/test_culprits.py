@@ -166,3 +166,27 @@ def test_three_images_in_a_chain(bitsect: Program, workshop: Workshop) -> None:
     assert found == set(chain.steps)
     assert all(len(names) == 1 for names in culprits(answer))
     assert set(answer["innocent"]) == set(chain.innocents)
+
+
+def test_what_no_component_accounts_for_is_to_blame_where_nothing_else_is(
+    bitsect: Program, workshop: Workshop
+) -> None:
+    # Given two images with the same files, which run as two users
+    answer = answered(bitsect, cases.another_user(workshop, harmless=False))
+
+    # Then nothing is called equal for want of a difference in files
+    assert culprits(answer) == [["image:rest"]]
+
+
+def test_what_no_component_accounts_for_is_laid_at_no_ones_door(
+    bitsect: Program, workshop: Workshop
+) -> None:
+    # Given the same with a file that differs and changes nothing
+    ends = cases.another_user(workshop, harmless=True)
+    ran = bitsect("bisect", "start", f"good:{ends.good}", f"bad:{ends.bad}")
+
+    # Then the end that is put together from its parts is seen to be another one
+    assert ran.returncode == 2
+    assert "the bad end" in ran.stderr
+    assert "put together from its components" in ran.stderr
+    assert "file:/opt/notes.txt" not in ran.stderr

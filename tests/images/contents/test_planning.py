@@ -37,7 +37,7 @@ class Case:
 
 def test_nothing_is_done_for_what_has_its_state_already() -> None:
     case = Case(ImageTree().distribution("foo", "1"), ImageTree().distribution("foo", "2"))
-    nothing = Plan((), (), (), (), (), {}, {}, False, 0)
+    nothing = Plan((), (), (), (), (), {}, {}, 0)
     assert case.plan({}) == nothing
     assert case.plan({"pip:foo": 1}, {"pip:foo": 1}) == nothing
 
@@ -104,15 +104,14 @@ def blas(fast: bool) -> ImageTree:
     return image.alternative("libblas.so.3", f"{LIBRARIES}/libblas.so.3", choices)
 
 
-def test_a_package_moves_with_its_alternatives_its_paragraph_and_the_loaders_cache() -> None:
+def test_a_package_moves_with_its_alternatives_and_its_paragraph() -> None:
     case = Case(blas(fast=False), blas(fast=True))
     found = case.plan({"apt:libopenblas0": 1})
     system = case.built({"apt:libopenblas0": 1})
-    assert found.loader_cache
     assert b"Package: libopenblas0\n" in found.files[STATUS]
     assert b"Package: bash\n" in found.files[STATUS]
     link = "/etc/alternatives/libblas.so.3"
-    assert system.content(link) == ("link", 0o777, f"{LIBRARIES}/openblas/libblas.so.3")
+    assert system.content(link) == ("link", 0o777, 0, 0, f"{LIBRARIES}/openblas/libblas.so.3")
     assert system.content("/etc/alternatives/openblas") is not None
     assert system.counting() == FileSystem(case.chain[1][0]).counting()
 
@@ -143,17 +142,6 @@ def test_without_packages_on_the_move_the_database_stays() -> None:
         ImageTree().package("a").file("/etc/x", "1"), ImageTree().package("a").file("/etc/x")
     )
     assert case.plan({"file:/etc/x": 1}).files == {}
-    assert not case.plan({"file:/etc/x": 1}).loader_cache
-
-
-@pytest.mark.parametrize(
-    "path", ["/opt/libx.so.1", "/etc/ld.so.conf.d/cuda.conf", "/etc/ld.so.conf"]
-)
-def test_the_loaders_cache_follows_libraries_and_its_own_configuration(path: str) -> None:
-    [axis] = Case(ImageTree(), ImageTree().file(path)).axes
-    case = Case(ImageTree(), ImageTree().file(path))
-    assert case.plan({axis.component: 1}).loader_cache
-    assert case.plan({}, {axis.component: 1}).loader_cache
 
 
 def test_variables_are_set_changed_and_removed() -> None:
@@ -177,7 +165,7 @@ def test_a_file_takes_the_place_of_a_folder_and_back() -> None:
     good = ImageTree().package("a", "1", {"/opt/x/one": "1"}).file("/opt/x/__pycache__/n.c.pyc")
     case = Case(good, ImageTree().package("a", "2", {"/opt/x": Link("y")}))
     system = case.built({"apt:a": 1})
-    assert system.content("/opt/x") == ("link", 0o777, "y")
+    assert system.content("/opt/x") == ("link", 0o777, 0, 0, "y")
     assert not [path for path in system.files if path.startswith("/opt/x/")]
     system.apply(case.plan({}, {"apt:a": 1}), case.chain)
     assert system.counting() == FileSystem(case.chain[0][0]).counting()

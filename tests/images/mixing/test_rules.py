@@ -29,21 +29,31 @@ class Seen:
     variables: tuple[str, ...] = ()
 
 
-def axis(component: str, before: str, after: str, *paths: str) -> ComponentAxis:
+SITE = "/usr/lib/python3/dist-packages"
+
+
+def axis(
+    component: str, before: str, after: str, *paths: str, packages: tuple[str, ...] = ()
+) -> ComponentAxis:
     states = tuple(
-        State(name, f"sha256:{component}{name}", None if name == ABSENT else at, paths)
+        State(name, f"sha256:{component}{name}", None if name == ABSENT else at, paths, packages)
         for at, name in enumerate((before, after))
     )
     return ComponentAxis(component, states, (0, 1))
 
 
+def metadata(site: str, name: str) -> str:
+    return f"{site}/{name}-2.dist-info/METADATA"
+
+
 AXES = (
-    axis("apt:libblas", ABSENT, "3.12", "/usr/lib/libblas.so.3"),
+    axis("apt:libblas", ABSENT, "3.12", "/usr/lib/libblas.so.3", packages=("libblas:amd64",)),
+    axis("apt:libblas:i386", ABSENT, "3.12", packages=("libblas:i386",)),
     axis("env:GREETING", ABSENT, "hello"),
     axis("env:OMP_NUM_THREADS", ABSENT, "1"),
     axis("file:/etc/blas.conf", "11aa", "22bb", "/etc/blas.conf"),
-    axis("pip:numpy", "2.2 (build ab12)", "2.2 (build cd34)"),
-    axis("pip:torch@/opt/old", "1", "2"),
+    axis("pip:numpy", "2.2 (build ab12)", "2.2 (build cd34)", metadata(SITE, "numpy")),
+    axis("pip:torch@/opt/old", "1", "2", metadata("/opt/old", "torch")),
 )
 
 
@@ -66,9 +76,10 @@ def here() -> Manifest:
 def with_software(manifest: Manifest, numpy: str | None, blas: str | None) -> Manifest:
     (template, *_) = [d for d in manifest.software.distributions if not d.shadowed]
     packages = () if blas is None else (OsPackage("dpkg", "libblas", blas, "amd64"),)
-    one = msgspec.structs.replace(template, name="numpy", version=numpy)
+    one = msgspec.structs.replace(template, name="numpy", version=numpy, location=SITE)
+    other = msgspec.structs.replace(one, name="pip", version="1")
     software = msgspec.structs.replace(
-        manifest.software, distributions=(one,) if numpy else (), os_packages=packages
+        manifest.software, distributions=(one, other) if numpy else (other,), os_packages=packages
     )
     return msgspec.structs.replace(manifest, software=software)
 
@@ -97,6 +108,12 @@ class TestContradictions:
     ) -> None:
         said = rules.contradiction(stack(), with_software(here, None, None))
         assert "pip:numpy: asked for 2.2 (build cd34), found nothing" in said
+
+    def test_what_the_inventory_cannot_see_is_none(self, rules: ImageRules, here: Manifest) -> None:
+        # Given a distribution in a folder that the stack's Python does not import from, and a
+        # package of another architecture
+        asked = stack(**{"apt:libblas": "3.12", "pip:torch@/opt/old": "1"})
+        assert rules.contradiction(asked, with_software(here, "2.2", "3.12")) == ""
 
 
 class TestTouched:
