@@ -27,7 +27,7 @@ class Enclosure:
     def command(self, *arguments: str | Path) -> list[str]:
         """What runs a program in there, from the same working folder."""
         where = f"--target={self._first}"
-        enter = ["nsenter", where, "--mount", "--pid", f"--wd={Path.cwd()}", "--"]
+        enter = ["nsenter", where, "--mount", "--net", "--pid", f"--wd={Path.cwd()}", "--"]
         return [*enter, *map(str, arguments)]
 
     def run(self, *arguments: str | Path) -> None:
@@ -44,7 +44,7 @@ def enclosure() -> Iterator[Enclosure]:
     """Namespaces with nothing in them yet."""
     command = [
         "setpriv", "--pdeathsig=KILL",
-        "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child=KILL",
+        "unshare", "--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child=KILL",
         "sh", "-c", _FIRST,
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 from bitsect.bisect.store import Store
@@ -138,15 +137,20 @@ def builds(container: Container) -> bool:
 
 
 def probes(container: Container) -> bool:
-    """Whether the probe runs in it."""
-    if container.labels[MADE] != "session":
-        return False
+    """Whether the probe runs in it; its processes can be seen from outside."""
+    return container.labels[MADE] == "session" and any(map(_is_probe, Path("/proc").iterdir()))
+
+
+def _is_probe(process: Path) -> bool:
     try:
-        rows: list[list[str]] = container.top()["Processes"]
-    except (APIError, NotFound):
-        # It does not run yet, or no more.
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        # No process, or none any more.
         return False
-    return any("bitsect.probes" in column for row in rows for column in row)
+    # Only in a container does it write below such a folder.
+    return b"bitsect.probes" in arguments and any(
+        each.startswith(b"--out=/bitsect/") for each in arguments
+    )
 
 
 def running(engine: SecondEngine) -> list[Container]:
