@@ -100,9 +100,9 @@ class Search:
         finally:
             store.close()
 
-    def on(self, data: Path) -> Search:
+    def on(self, data: Path, around: Callable[[Sequence[str]], list[str]] | None = None) -> Search:
         """The same with another store."""
-        return replace(self, data=data)
+        return replace(self, data=data, around=around or self.around)
 
 
 def only_error(status: int, said: str) -> str:
