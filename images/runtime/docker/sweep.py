@@ -11,9 +11,7 @@ from bitsect.images.layers import Record
 from bitsect.images.runtime.docker.engine import Engine, engine_faults
 from bitsect.images.runtime.docker.files import remove_container, remove_volume
 from bitsect.images.runtime.docker.marks import MADE, OWNER, ROOT, Marks
-
-#: What the names of images that bitsect makes begin with.
-OWN_NAMES = "bitsect/"
+from bitsect.images.runtime.docker.pruning import RECIPE, name_of
 
 
 class Cleared(Record, frozen=True):
@@ -42,7 +40,8 @@ def sweep(engine: Engine, marks: Marks) -> int:
 def clear(engine: Engine, marks: Marks, *, everyones: bool = False) -> Cleared:
     """Remove everything that bitsect made, except what a running process of it needs.
 
-    :param everyones: also what belongs to other cache folders, whose processes are not known.
+    :param everyones: also what belongs to other cache folders, but for what runs: their
+        processes are not known.
     """
     containers = _containers(engine, marks, everyones=everyones)
     gone = [each for each in containers if not _is_needed(each, marks)]
@@ -71,8 +70,10 @@ def _containers(engine: Engine, marks: Marks, *, everyones: bool) -> list[Mappin
 
 
 def _is_needed(container: Mapping[str, Any], marks: Marks) -> bool:
-    labels = container.get("Labels") or {}
-    return labels.get(ROOT) == marks.root and not marks.is_abandoned(_owner(container))
+    if (container.get("Labels") or {}).get(ROOT) != marks.root:
+        # Nobody here knows whose process needs it.
+        return container.get("State") == "running"
+    return not marks.is_abandoned(_owner(container))
 
 
 def _owner(thing: Mapping[str, Any]) -> str:
@@ -94,27 +95,39 @@ def _clear_volumes(engine: Engine, marks: Marks, *, everyones: bool) -> tuple[in
 
 
 def _clear_images(engine: Engine, marks: Marks, *, everyones: bool) -> tuple[int, int]:
-    """(removed, left). One from which another was made goes after that one."""
+    """(removed, left). One from which another was made goes after that one.
+
+    Whatever was made from one of these has its labels too, but never its name.
+    """
     with engine_faults("listing images"):
         found = engine.api.images(filters=_filters(marks, everyones=everyones))
-    own = [each for each in found if _is_marked(each, marks, everyones=everyones)]
+    own = [
+        name
+        for image in found
+        if _is_marked(image, marks, everyones=everyones)
+        and (name := _own_name(image)) in (image.get("RepoTags") or ())
+    ]
     waiting = own
     while True:
-        still = [image for image in waiting if not _remove_image(engine, image)]
+        still = [name for name in waiting if not _untag(engine, name)]
         if len(still) in (0, len(waiting)):
             return len(own) - len(still), len(still)
         waiting = still
 
 
-def _remove_image(engine: Engine, image: Mapping[str, Any]) -> bool:
-    tags = [tag for tag in image.get("RepoTags") or () if "<none>" not in tag]
-    own = [tag for tag in tags if OWN_NAMES in tag]
+def _own_name(image: Mapping[str, Any]) -> str:
+    """The name under which an image with these labels was made."""
+    labels = image.get("Labels") or {}
+    repository, tag = name_of(labels.get(MADE, ""), labels.get(RECIPE, ""), labels.get(ROOT, ""))
+    return f"{repository}:{tag}"
+
+
+def _untag(engine: Engine, name: str) -> bool:
+    """Take its name away, and with its last name the image."""
     try:
         with engine_faults("removing an image"):
-            # Whoever gave it another name wants to keep it.
-            for name in own if tags else [image["Id"]]:
-                engine.api.remove_image(name, noprune=True)
+            engine.api.remove_image(name, noprune=True)
     except APIError:
         # A container uses it, another image was made from it, or it is gone.
         return False
-    return len(own) == len(tags)
+    return True

@@ -21,6 +21,7 @@ from bitsect.images.runtime.docker.engine import Engine
 from bitsect.images.runtime.docker.files import created_container, remove_container
 from bitsect.images.runtime.docker.marks import Marks
 from bitsect.images.runtime.docker.probe_volume import probe_mount, probe_volume
+from bitsect.images.runtime.docker.pruning import RECIPE, name_of
 from bitsect.images.runtime.docker.runtime import DockerRuntime, FoundImage
 from bitsect.images.runtime.docker.sweep import clear, sweep
 from tests.images.docker.conftest import OPTIONS
@@ -126,25 +127,50 @@ class TestClear:
     def test_everything_that_was_made_goes_and_nothing_else(
         self, tmp_path: Path, small_image: str, real_engine: Engine, payload: Payload
     ) -> None:
-        # Given one thing of each kind, and an image with two names
+        # Given one thing of each kind
         marks = Marks(tmp_path)
         api = real_engine.api
-        kept = marks.on_kept("hybrid")
-        changes = [f"LABEL {name}={value}" for name, value in kept.items()]
+        labels = {**marks.on_kept("hybrid"), RECIPE: "sha256:" + "ab" * 32}
+        changes = [f"LABEL {name}={value}" for name, value in labels.items()]
+        own = name_of("hybrid", labels[RECIPE], marks.root)
         with created_container(real_engine, small_image, marks) as container:
-            for tag in ("a", "b"):
-                api.commit(container, f"bitsect/test-{marks.root}", tag, changes=changes)
-            api.tag(f"bitsect/test-{marks.root}:b", "bitsect-test/taken-over", marks.root)
+            api.commit(container, *own, changes=changes)
             api.create_volume(f"bitsect-test-{marks.root}", labels=marks.on_kept("probe"))
+        # And what people made from the image, which inherits its labels, one without a name
+        with created_container(real_engine, ":".join(own), marks) as container:
+            theirs = f"bitsect-test/bitsect/mine-{marks.root}"
+            api.commit(container, theirs, "1", changes="ENV MINE=1")
+            nameless = api.commit(container, changes="ENV MINE=2")["Id"]
             # When all is cleared, while a container of this process is there
-            cleared = clear(real_engine, marks)
-        # Then only that, and the image that someone else has named, are left
-        assert (cleared.containers, cleared.volumes, cleared.images) == (0, 1, 1)
-        assert cleared.left == 2
-        assert api.images(f"bitsect/test-{marks.root}") == []
-        api.remove_image(f"bitsect-test/taken-over:{marks.root}")
-        assert clear(real_engine, marks).left == 0
+            first = clear(real_engine, marks)
+        # Then what people made is there, and so is what it was made from
+        assert (first.containers, first.volumes, first.images) == (0, 1, 0)
+        assert real_engine.image(f"{theirs}:1")
+        assert real_engine.image(nameless)
+        for name in (f"{theirs}:1", nameless):
+            api.remove_image(name)
+        # And without that it goes
+        last = clear(real_engine, marks)
+        assert (last.images, last.left) == (1, 0)
         marks.release()
+
+    def test_what_runs_for_others_is_left_to_them(
+        self, tmp_path: Path, small_image: str, real_engine: Engine
+    ) -> None:
+        # Given a running container of another cache folder
+        others, marks = Marks(tmp_path / "others"), Marks(tmp_path / "own")
+        container = real_engine.api.create_container(
+            small_image, ["python3", "-c", "import time; time.sleep(60)"],
+            labels=others.on_container("session"), network_disabled=True,
+        )["Id"]  # fmt: skip
+        try:
+            real_engine.api.start(container)
+            assert clear(real_engine, marks, everyones=True).left >= 1
+            assert real_engine.api.inspect_container(container)["State"]["Running"]
+        finally:
+            real_engine.api.remove_container(container, force=True)
+        for each in (others, marks):
+            each.release()
 
 
 class TestProbeVolume:
