@@ -18,6 +18,8 @@ from tests.end_to_end.containers.disturbed import ENDS, Search
 
 #: Bytes that the second engine's disk has: twice what the largest images of the tests take.
 DISK = 3 << 30
+#: Bytes of a file that moves whatever moves.
+BALLAST = 24 << 20
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,7 +47,17 @@ def ends_observed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Search:
     """A search on the second engine that was stopped when both ends were known."""
-    good, bad, _ = cases.chain(workshop).images
+    good, bad = (
+        workshop.derived(
+            f"bitsect-test/disturbed:{end}",
+            image,
+            # Of another content in each, so that every hybrid has to copy it or the BLAS.
+            files={"opt/ballast": bytes([number]) * BALLAST},
+        )
+        for number, (end, image) in enumerate(
+            zip(("good", "bad"), cases.chain(workshop).images[:2], strict=True)
+        )
+    )
     second.load(engine, (good, bad))
     search = Search(second, (good, bad), tmp_path_factory.mktemp("ends"), cache)
     with search.running() as process:

@@ -13,8 +13,8 @@ from tests.end_to_end.containers.disturbed import ENDS, Search, assert_clean, fi
 pytestmark = [pytest.mark.end_to_end, pytest.mark.engine]
 
 MIB = 1 << 20
-#: Less than what a container and a hybrid of it take.
-TOO_LITTLE = 32 << 10
+#: Enough for containers, too little for the files of a hybrid.
+TOO_LITTLE = 8 * MIB
 
 
 def test_an_engine_without_room_for_a_hybrid(begun: Search, undisturbed: dict[str, Any]) -> None:
