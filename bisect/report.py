@@ -74,7 +74,7 @@ def _table(answer: Answer) -> Iterator[str]:
         steps = " and ".join(step_text(culprit) for culprit in found.culprits)
         operations = operations_text(found.operations)
         yield (
-            f"| {found.number} | {steps} | {operations} | {len(found.changes)}"
+            f"| {found.number} | {_cell(steps)} | {operations} | {len(found.changes)}"
             f" | {confirmed_text(found)} |"
         )
     yield ""
@@ -157,7 +157,7 @@ def _trials(answer: Answer) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for number, line in enumerate(answer.trials, 1):
         yield (
-            f"| {number} | {line.what} | {line.verdict} | {line.runs} | {line.changed}"
+            f"| {number} | {_cell(line.what)} | {line.verdict} | {line.runs} | {line.changed}"
             f" | {line.milliseconds / 1000:.1f} |"
         )
     yield ""
@@ -170,3 +170,8 @@ def _conditions(answer: Answer) -> Iterator[str]:
     yield f"- Device class: {answer.device}"
     yield f"- Probe: `{answer.probe}`"
     yield f"- Session: {answer.session}"
+
+
+def _cell(text: str) -> str:
+    """Text of a stack as it may stand in a table."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`")

@@ -25,7 +25,7 @@ from bitsect.images import canonical, strict_yaml
 from bitsect.images.image_identity import ImageIdentity, Recipe
 from bitsect.images.layers import Binary, Controls, Hardware, ImageLayer, Record, Scalar, Software
 from bitsect.images.manifest_errors import CanonicalError, ManifestError
-from bitsect.probes.inventory import SECRET, WITHHELD, Places, variables
+from bitsect.probes.inventory import Places, variables, without_secrets
 
 SCHEMA = 1
 
@@ -102,8 +102,7 @@ def image_layer(identity: ImageIdentity, recipe: Recipe | None = None) -> ImageL
         diff_ids=identity.diff_ids,
         platform=identity.platform,
         environment={
-            name: WITHHELD if SECRET.search(name) else value
-            for name, value in identity.environment.items()
+            name: without_secrets(name, value) for name, value in identity.environment.items()
         },
         entrypoint=identity.entrypoint,
         command=identity.command,

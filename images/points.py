@@ -20,6 +20,7 @@ from bitsect.images.layers import (
     Python,
     Record,
 )
+from bitsect.images.printable import printable
 
 _KINDS = {"dpkg": "apt"}
 _COMMIT_DIGITS = 12
@@ -123,7 +124,7 @@ def binary_name(binary: Binary | Compiler) -> str:
 def text_of(value: object) -> str | None:
     """A value in one line, None for None."""
     if value is None or isinstance(value, str):
-        return value if value is None else " ".join(value.split())
+        return value if value is None else printable(" ".join(value.split()))
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Record):

@@ -86,7 +86,9 @@ PLACEMENT = (
     "TRITON_DUMP_DIR", "TRITON_HOME", "TRITON_OVERRIDE_DIR",
 )  # fmt: skip
 
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# Of a URL, wherever one stands in a value.
+LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 # Files that differ between two installations of the same wheel, by installer or by folder.
 VOLATILE_RECORDS = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json")
@@ -825,13 +827,18 @@ def git_trees(folders: Iterable[str], places: Places, notes: Notes) -> List[Json
 # ---- controls ------------------------------------------------------------------------------
 
 
+def without_secrets(name: str, value: str) -> str:
+    """A variable's value as it may be written down."""
+    return WITHHELD if SECRET.search(name) else LOGIN.sub(WITHHELD, value)
+
+
 def variables(environment: Dict[str, str], places: Places) -> Dict[str, Optional[str]]:
     """Variables that numerics may depend on; null where a well-known one is unset."""
     found: Dict[str, Optional[str]] = dict.fromkeys(KNOWN_CONTROLS)
     for name, value in environment.items():
         if name in PLACEMENT or not (name in found or name.startswith(CONTROL_PREFIXES)):
             continue
-        found[name] = WITHHELD if SECRET.search(name) else places.short_value(value)
+        found[name] = without_secrets(name, places.short_value(value))
     return dict(sorted(found.items()))
 
 

@@ -34,6 +34,7 @@ from bitsect.images.manifest_errors import (
     ManifestError,
     RebuildError,
 )
+from bitsect.images.printable import printable
 from bitsect.images.runtime.errors import ProgramError, SessionClosedError
 from bitsect.probes.errors import (
     BitsectError,
@@ -83,7 +84,7 @@ def _explains(kind: type[E]) -> Callable[[Callable[[E], str]], Callable[[E], str
 
 def _one_line(text: str) -> str:
     # A reason that is a sentence of its own brings its full stop along.
-    text = re.sub(r"(?<!\.)\.\.(?=\s|$)", ".", " ".join(text.split()))
+    text = re.sub(r"(?<!\.)\.\.(?=\s|$)", ".", printable(" ".join(text.split())))
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 

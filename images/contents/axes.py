@@ -127,7 +127,7 @@ class _Comparison:
         version = component.version if component is not None else None
         value = component.value if component is not None else None
         if name.startswith("env:"):
-            digest = value_digest(value)
+            digest = value_digest(name, value)
         else:
             # A package of another version is another one, even where its files are the same. What
             # nobody installed is called after its content.

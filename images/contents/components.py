@@ -7,7 +7,6 @@ no file that may matter is overlooked.
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,9 @@ from bitsect.images.contents.model import Component, Contents, Entry
 from bitsect.images.contents.noise import bytecode_source, is_noise
 from bitsect.images.contents.ownership import ImageComponents, Key, Ownership, ambiguous, named
 from bitsect.images.contents.python import DEFAULT_PATH, interpreters
+from bitsect.images.contents.states import value_mark
 from bitsect.images.contents.tree import Tree
-from bitsect.probes.inventory import SECRET
+from bitsect.probes.inventory import SECRET, without_secrets
 
 #: Hexadecimal digits of a digest that name a point.
 SHORT_DIGEST = 8
@@ -213,9 +213,11 @@ def _library_version(path: str, entry: Entry) -> str:
 
 def _shown_value(name: str, value: str) -> str:
     """A variable's value as its point's name: short, and without secrets."""
-    mark = hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()[:SHORT_DIGEST]
+    mark = value_mark(name, value)[:SHORT_DIGEST]
     if SECRET.search(name):
         return f"withheld ({mark})"
+    if (told := without_secrets(name, value)) != value:
+        return f"{told[:_LONGEST_VALUE]} ({mark})"
     if len(value) > _LONGEST_VALUE:
         return f"{value[:_LONGEST_VALUE]}… ({mark})"
     return value or '""'

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from bitsect.images.contents.model import ComponentAxis, Entry, State, state_digest
 from bitsect.images.contents.noise import is_noise
 from bitsect.images.layers import Record
+from bitsect.images.printable import in_one_line
+from bitsect.probes.inventory import without_secrets
 
 _SHOWN_DIGITS = 8
 
@@ -40,12 +42,20 @@ def files_digest(
     return state_digest("files", seen.hexdigest(), version)
 
 
-def value_digest(value: str | None) -> str:
+def value_digest(name: str, value: str | None) -> str:
     """Digest of a variable's value; None for an unset one."""
-    if value is None:
-        return state_digest("value", None)
+    return state_digest("value", None if value is None else value_mark(name, value))
+
+
+def value_mark(name: str, value: str) -> str:
+    """What tells a value from others. One that holds a secret cannot be guessed from it."""
     # An image's config may hold text that is no Unicode.
-    return state_digest("value", hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest())
+    data = value.encode("utf-8", "surrogatepass")
+    if without_secrets(name, value) == value:
+        return hashlib.sha256(data).hexdigest()
+    # Equal secrets must have equal marks in every search, so the salt is the name's.
+    salt = f"bitsect/{name}".encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(data, salt=salt, n=1 << 14, r=8, p=1, dklen=32).hex()
 
 
 def short_digest(digest: str) -> str:
@@ -86,10 +96,11 @@ def _state(name: str, point: Point, image: int) -> State:
 
 def _names(points: Sequence[Point]) -> list[str]:
     """A name for each, no two alike: by what tells equal names apart, then by their order."""
-    digests = Counter(name for name, _ in {(point.name, point.digest) for point in points})
+    told = {(in_one_line(point.name), point.digest) for point in points}
+    digests = Counter(name for name, _ in told)
     names: list[str] = []
     for point in points:
-        name = point.name
+        name = in_one_line(point.name)
         if digests[name] > 1:
             name = f"{name} (build {short_digest(point.digest)})"
         while name in names:

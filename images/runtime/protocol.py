@@ -15,6 +15,7 @@ from typing import Protocol, Self
 from bitsect.images.image_identity import ImageIdentity, Recipe
 from bitsect.images.interpreter import Interpreter
 from bitsect.images.lock import Lock
+from bitsect.images.printable import printable
 from bitsect.images.reference import Reference
 
 DEFAULT_OUTPUT_LIMIT = 16 * 1024 * 1024
@@ -215,7 +216,10 @@ class Mixer(Protocol):
 
 
 def tail_of(path: Path, lines: int, reach: int = 64 * 1024) -> str:
-    """The last lines of a text file, read from its last `reach` bytes; empty if absent."""
+    """The last lines of a text file, read from its last `reach` bytes; empty if absent.
+
+    Fit to be shown, whatever wrote them.
+    """
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
@@ -223,4 +227,4 @@ def tail_of(path: Path, lines: int, reach: int = 64 * 1024) -> str:
             text = stream.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    return "\n".join(text.rstrip().splitlines()[-lines:])
+    return printable("\n".join(text.rstrip().splitlines()[-lines:]))

@@ -134,7 +134,7 @@ def test_files_stay_readable() -> None:
         if path.suffix == ".py"
     }
     # The inventory is one file by contract: it is carried into a stack alone.
-    allowed = {"probes/inventory.py": 1160}
+    allowed = {"probes/inventory.py": 1170}
     too_long = {
         name: lines
         for name, lines in longest.items()

@@ -451,6 +451,14 @@ class TestImages:
         assert layer.environment["HF_TOKEN"] == "<withheld>"
         assert layer.environment["PATH"] == "/usr/bin"
 
+    def test_logins_in_values_are_withheld(self) -> None:
+        login = {"PIP_INDEX_URL": "https://bob:hunter2@host/simple", "hf_token": "t0ken"}
+        layer = image_layer(msgspec.structs.replace(identity(), environment=login))
+        assert layer.environment == {
+            "PIP_INDEX_URL": "https://<withheld>@host/simple",
+            "hf_token": "<withheld>",
+        }
+
     def test_it_has_a_digest_and_a_part_in_the_root(
         self, imaged: Manifest, manifest: Manifest
     ) -> None:

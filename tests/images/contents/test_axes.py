@@ -278,3 +278,38 @@ def test_a_second_library_of_a_name_does_not_hide_that_the_first_one_stayed() ->
     good = ImageTree().file("/opt/a/libx.so.1", elf_file("libx.so.1"))
     bad = good.copy().file("/opt/b/libx.so.1", elf_file("libx.so.1", build_id=b"new"))
     assert set(axes(good, bad)) == {"lib:libx.so.1@/opt/b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "secrets"),
+    [
+        ("HF_TOKEN", "tok-1", "tok-2", ("tok-1", "tok-2")),
+        ("hf_token", "tok-1", "tok-2", ("tok-1", "tok-2")),
+        (
+            "PIP_INDEX_URL",
+            "https://bob:pw1@host/simple",
+            "https://bob:pw2@host/simple",
+            ("pw1", "pw2", "bob"),
+        ),
+    ],
+)
+def test_secrets_in_variables_are_told_apart_and_never_told(
+    name: str, before: str, after: str, secrets: tuple[str, ...]
+) -> None:
+    # Given a variable whose value is a secret, or holds one
+    chain = [(ImageTree().contents(), {name: value}) for value in (before, after)]
+
+    # Then its points are two, and neither they nor a plain digest give it away
+    (axis,) = axes_between(chain).axes
+    names = [state.name for state in axis.states]
+    assert len(set(names)) == 2
+    plain = {hashlib.sha256(value.encode()).hexdigest() for value in (before, after)}
+    for text in (*names, *(state.digest for state in axis.states)):
+        assert not any(secret in text for secret in secrets)
+        assert not any(digest[:8] in text for digest in plain)
+
+
+def test_a_value_cannot_steer_a_terminal_or_write_lines() -> None:
+    chain = [(ImageTree().contents(), {"X": value}) for value in ("a", "\x1b]0;o\x07\n## Approved")]
+    (axis,) = axes_between(chain).axes
+    assert all(state.name.isprintable() for state in axis.states)
