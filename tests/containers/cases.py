@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.containers import hostile as hostility
 from tests.containers import libraries
 from tests.containers.debian import DIST_PACKAGES, install
-from tests.containers.distributions import distribution
+from tests.containers.distributions import distribution, fetched
 from tests.containers.libraries import CONFIGURATION, CORE, LOCAL, SUMS
 from tests.containers.workshop import Workshop
 
@@ -228,6 +228,17 @@ def another_user(workshop: Workshop, *, harmless: bool) -> Ends:
         for end, user, edition in (("good", "root", b"first\n"), ("bad", "nobody", b"second\n"))
     )
     return Ends(good, bad, ())
+
+
+def indexed_distribution(workshop: Workshop) -> Ends:
+    """Two releases of NumPy, between which the machine's package index offers others."""
+    good, bad = (
+        workshop.derived(
+            f"bitsect-test/indexed:{version}", workshop.torch(), files=fetched("numpy", version)
+        )
+        for version in ("2.2.5", "2.3.1")
+    )
+    return Ends(good, bad, ("pip:numpy",))
 
 
 @dataclass(frozen=True)

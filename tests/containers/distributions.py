@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 from tests.containers.debian import DIST_PACKAGES
 
@@ -33,3 +37,21 @@ def distribution(
 def _record_line(path: str, data: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{path},sha256={digest},{len(data)}\n"
+
+
+def fetched(name: str, version: str) -> dict[str, bytes]:
+    """The files of a release on the machine's own index, as pip installs them in the image."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
+             "--only-binary=:all:", "--python-version=3.13", "--implementation=cp",
+             "--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_17_x86_64",
+             f"--target={folder}", f"{name}=={version}"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        root = Path(folder)
+        return {
+            f"{DIST_PACKAGES}/{path.relative_to(root)}": path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and path.relative_to(root).parts[0] != "bin"
+        }

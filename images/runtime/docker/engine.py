@@ -44,7 +44,7 @@ _CONNECTIONS = 64
 CDI_GPU = "nvidia.com/gpu"
 _CONFLICT = 409
 _CONTAINERD = "io.containerd.snapshotter"
-_NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 
 
@@ -205,7 +205,7 @@ def refusal(what: str, said: str, otherwise: InfrastructureKind = "engine") -> I
     :param said: in its words.
     :param otherwise: the kind of error, if it is not that the engine's disk is full.
     """
-    kind = "disk" if _NO_SPACE.search(said) else otherwise
+    kind = "disk" if NO_SPACE.search(said) else otherwise
     return InfrastructureError(kind, f"{what}: {' '.join(said.split())}")
 
 

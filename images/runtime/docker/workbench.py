@@ -21,7 +21,7 @@ from docker.types import LogConfig
 import bitsect
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.layers import Record
-from bitsect.images.runtime.docker.engine import Engine
+from bitsect.images.runtime.docker.engine import NO_SPACE, Engine
 from bitsect.images.runtime.docker.faults import every_fault
 from bitsect.images.runtime.docker.files import remove_container
 from bitsect.images.runtime.docker.marks import Marks
@@ -229,7 +229,10 @@ def _done(about: str, line: bytes, wanted: type[T]) -> T:
         answer = msgspec.json.decode(line, type=_Answer)
         if answer.failed is None:
             return msgspec.convert(answer.done, wanted)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         said = line[:200].decode(errors="replace")
         raise UnbuildableError(about, f"the image's Python answered {said!r}") from error
+    if NO_SPACE.search(answer.failed):
+        # The engine's disk is full: no fault of the image's.
+        raise InfrastructureError("disk", f"{about}: {last_lines(answer.failed)}")
     raise UnbuildableError(about, last_lines(answer.failed))

@@ -190,3 +190,27 @@ def test_what_no_component_accounts_for_is_laid_at_no_ones_door(
     assert "the bad end" in ran.stderr
     assert "put together from its components" in ran.stderr
     assert "file:/opt/notes.txt" not in ran.stderr
+
+
+def test_releases_between_those_of_the_images_come_from_the_index(
+    bitsect: Program, workshop: Workshop
+) -> None:
+    # Given two images with releases of NumPy between which there are others
+    ends = cases.indexed_distribution(workshop)
+
+    # When the arm of host-side numerics is asked, and the index may be asked too
+    answer = answered(bitsect, ends, "--arms=data")
+
+    # Then each step is between neighbouring releases, which no image has together
+    steps = {
+        (culprit["component"], culprit["before"], culprit["after"])
+        for finding in answer["findings"]
+        for culprit in finding["culprits"]
+    }
+    assert ("pip:numpy", "2.2.6", "2.3.0") in steps
+    assert all(finding["exact"] for finding in answer["findings"])
+
+    # And without the index only the whole step is known
+    answer = answered(bitsect, ends, "--arms=data", "--no-index")
+    (finding,) = answer["findings"]
+    assert [(c["before"], c["after"]) for c in finding["culprits"]] == [("2.2.5", "2.3.1")]
