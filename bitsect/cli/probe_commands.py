@@ -14,7 +14,22 @@ import typer
 from bitsect.bisect.compare import Comparison, compare_traces
 from bitsect.cli import tables
 from bitsect.cli.console import console
-from bitsect.cli.options import ALL_ARMS, Arms, Json, PythonPath, Seed, probe_options
+from bitsect.cli.options import (
+    ALL_ARMS,
+    Arms,
+    Gpus,
+    IpcHost,
+    Json,
+    Memlock,
+    Memory,
+    Processes,
+    PythonPath,
+    Seed,
+    StackLimit,
+    Timeout,
+    container_options,
+    probe_options,
+)
 from bitsect.cli.output import print_json
 from bitsect.cli.workshop import Workshop
 from bitsect.images.manifest import Manifest
@@ -61,20 +76,29 @@ def probe(
     python: PythonPath = None,
     arms: Arms = ALL_ARMS,
     seed: Seed = 0,
+    timeout: Timeout = TIMEOUT,
+    gpus: Gpus = "",
+    ipc_host: IpcHost = False,
+    memory: Memory = None,
+    processes: Processes = None,
+    memlock: Memlock = None,
+    stack: StackLimit = None,
     as_json: Json = False,
 ) -> int:
     """Probe a stack twice, in two processes, and say whether it repeats itself bit for bit.
 
     Ends with 0 if it does, 1 if not, and 2 if the evidence is invalid.
 
+    Example: `bitsect probe team/train:2026.11 --gpus all`
+
     Example: `bitsect probe venv:torch==2.13.0,numpy==2.4.6 -o traces/`
     """
-    workshop = Workshop(python)
+    containers = container_options(gpus, ipc_host, memory, processes, memlock, stack)
     wanted = parse_reference(reference)
-    with ExitStack() as cleanup:
+    with Workshop(python, containers=containers) as workshop, ExitStack() as cleanup:
         folder = output or Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        found = _probe_twice(workshop, wanted, probe_options(arms, seed), folder)
+        found = _probe_twice(workshop, wanted, probe_options(arms, seed), folder, timeout)
     if output is None:
         found = msgspec.structs.replace(found, traces=())
     if as_json:
@@ -104,7 +128,11 @@ def compare(
 
 
 def _probe_twice(
-    workshop: Workshop, reference: Reference, options: ProbeOptions, folder: Path
+    workshop: Workshop,
+    reference: Reference,
+    options: ProbeOptions,
+    folder: Path,
+    timeout: float,
 ) -> Repetition:
     runtime = workshop.runtime(reference)
     console.print(f"resolving {reference.text}", markup=False)
@@ -121,7 +149,7 @@ def _probe_twice(
             ):
                 manifest = take_inventory(session, workshop.payload)
                 asked = dataclasses.replace(options, manifest=manifest.static_root)
-                ran = run_probe(session, workshop.payload, asked, Path(place), TIMEOUT)
+                ran = run_probe(session, workshop.payload, asked, Path(place), timeout)
                 kept.append(str(_kept_trace(ran, folder / f"{name}.jsonl")))
             traces.append(read_trace(kept[-1]))
             if ran.touched is not None:
