@@ -257,7 +257,7 @@ def _verdict(done: Completed, log: str, *, contained: bool) -> tuple[Verdict | N
     if _NO_SPACE.search(log):
         return "CRASH" if contained else "INFRA", _last_line(log)
     if done.returncode == HOST_FAULT:
-        return "INFRA", _last_line(log).removeprefix(_PROBE)
+        return "CRASH" if contained else "INFRA", _last_line(log).removeprefix(_PROBE)
     if done.signal in (_FROM_THE_KERNEL if contained else _FROM_OUTSIDE):
         return "INFRA", f"ended from outside by {done.signal}, as when memory runs out"
     if done.returncode == INVALID_EVIDENCE:
