@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import textwrap
@@ -151,6 +152,22 @@ class TestProbe:
         assert reason in done.reason
         assert (done.returncode, done.signal) == (returncode, signal)
         assert (done.trace, done.touched, done.invalid) == (None, None, None)
+
+    @pytest.mark.parametrize(
+        ("source", "verdict"),
+        [
+            ("raise OSError(28, 'No space left on device')", "CRASH"),
+            ("import os; os.kill(os.getpid(), 15)", "CRASH"),
+            ("raise SystemExit(3)", "CRASH"),
+            ("import os; os.kill(os.getpid(), 9)", "INFRA"),
+        ],
+        ids=["its disk", "a signal", "its memory", "the kernel"],
+    )
+    def test_in_a_container_all_but_the_kernels_doing_is_its_own(
+        self, session: LocalSession, probed: Probed, source: str, verdict: str
+    ) -> None:
+        session.stack = dataclasses.replace(session.stack, image=identity())
+        assert probed(GOOD + "\n" + source).verdict == verdict
 
     def test_too_slow_is_a_timeout(self, probed: Probed) -> None:
         done = probed("import time; print('at work', flush=True); time.sleep(1000)", timeout=1.0)
