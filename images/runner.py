@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -159,6 +160,7 @@ def run_probe(
     options: ProbeOptions,
     out: Path,
     timeout: float = PROBE_SECONDS,
+    heard: Callable[[bytes], object] | None = None,
 ) -> ProbeRun:
     """Run the probe once; whatever comes of it is an answer, never an exception of the stack's.
 
@@ -167,6 +169,7 @@ def run_probe(
     :param out: folder of this machine for the trace; made if absent. Earlier results in it are
         removed first, so that they cannot be taken for new ones.
     :param timeout: seconds.
+    :param heard: told what the probe says of its progress, as it comes.
     """
     with host_faults(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -176,7 +179,9 @@ def run_probe(
         inner = session.fresh_folder()
         arguments = (str(session.python), "-m", "bitsect.probes", *options.arguments(inner))
         environment = {"PYTHONPATH": session.inside(payload.folder)}
-        done = session.exec(RunSpec(arguments, timeout, environment))
+        if heard is not None:
+            arguments += ("--progress",)
+        done = session.exec(RunSpec(arguments, timeout, environment, heard=heard))
         if done.returncode == 0 and not (done.timed_out or done.overflowed):
             for name in (TRACE, TOUCHED):
                 session.fetch(f"{inner}/{name}", out / name)

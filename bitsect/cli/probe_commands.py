@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +34,7 @@ from bitsect.cli.options import (
 from bitsect.cli.output import print_json
 from bitsect.cli.workshop import Workshop
 from bitsect.images.manifest import Manifest
+from bitsect.images.printable import printable
 from bitsect.images.reference import Reference, parse_reference
 from bitsect.images.runner import (
     ProbeOptions,
@@ -83,6 +85,9 @@ def probe(
     processes: Processes = None,
     memlock: Memlock = None,
     stack: StackLimit = None,
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Show what the probe says, as it comes.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Probe a stack twice, in two processes, and say whether it repeats itself bit for bit.
@@ -98,7 +103,9 @@ def probe(
     with Workshop(python, containers=containers) as workshop, ExitStack() as cleanup:
         folder = output or Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        found = _probe_twice(workshop, wanted, probe_options(arms, seed), folder, timeout)
+        found = _probe_twice(
+            workshop, wanted, probe_options(arms, seed), folder, timeout, _show if logs else None
+        )
     if output is None:
         found = msgspec.structs.replace(found, traces=())
     if as_json:
@@ -133,6 +140,7 @@ def _probe_twice(
     options: ProbeOptions,
     folder: Path,
     timeout: float,
+    heard: Callable[[bytes], object] | None,
 ) -> Repetition:
     runtime = workshop.runtime(reference)
     console.print(f"resolving {reference.text}", markup=False)
@@ -149,7 +157,7 @@ def _probe_twice(
             ):
                 manifest = take_inventory(session, workshop.payload)
                 asked = dataclasses.replace(options, manifest=manifest.static_root)
-                ran = run_probe(session, workshop.payload, asked, Path(place), timeout)
+                ran = run_probe(session, workshop.payload, asked, Path(place), timeout, heard)
                 kept.append(str(_kept_trace(ran, folder / f"{name}.jsonl")))
             traces.append(read_trace(kept[-1]))
             if ran.touched is not None:
@@ -172,3 +180,8 @@ def _kept_trace(ran: ProbeRun, place: Path) -> Path:
     if ran.trace is None:
         raise ProbeError(ran.invalid or f"{ran.verdict}, {ran.reason}")
     return ran.trace.rename(place)
+
+
+def _show(said: bytes) -> None:
+    """Pass on what a program says, in a form in which it cannot steer the terminal."""
+    console.print(printable(said.decode(errors="replace")), end="", markup=False, soft_wrap=True)

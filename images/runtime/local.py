@@ -121,4 +121,5 @@ class LocalSession:
             stderr=self._scratch.path / f"stderr{number}",
             timeout=spec.timeout,
             output_limit=spec.output_limit,
+            heard=spec.heard,
         )

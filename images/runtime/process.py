@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -65,6 +65,7 @@ class Program:
     :param stderr: file for its standard error, made new.
     :param timeout: seconds.
     :param output_limit: bytes kept of each of the two; more of either ends the program.
+    :param heard: told what is kept of either, as it comes.
     """
 
     arguments: tuple[str, ...]
@@ -74,6 +75,7 @@ class Program:
     stderr: Path
     timeout: float
     output_limit: int = DEFAULT_OUTPUT_LIMIT
+    heard: Callable[[bytes], object] | None = field(default=None, compare=False)
 
 
 def run_program(program: Program, halt: Halt | None = None) -> Completed:
@@ -155,10 +157,10 @@ class _Watch:
     def until_end(self, stdout: IO[bytes], stderr: IO[bytes]) -> _Cause | None:
         """Copy what the program writes until all of it is over; why it was ended, if it was."""
         self._give_order()
-        limit = self._program.output_limit
+        limit, heard = self._program.output_limit, self._program.heard
         with selectors.DefaultSelector() as selector:
-            selector.register(self._out, selectors.EVENT_READ, Sink(stdout, limit).take)
-            selector.register(self._err, selectors.EVENT_READ, Sink(stderr, limit).take)
+            selector.register(self._out, selectors.EVENT_READ, Sink(stdout, limit, heard).take)
+            selector.register(self._err, selectors.EVENT_READ, Sink(stderr, limit, heard).take)
             selector.register(self._report, selectors.EVENT_READ, self._take_report)
             if self._halt is not None:
                 selector.register(self._halt, selectors.EVENT_READ)

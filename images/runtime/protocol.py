@@ -6,7 +6,7 @@ that is running now, or in a container.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,7 @@ class RunSpec:
     :param timeout: seconds.
     :param folder: working folder; None for a fresh scratch folder of the session.
     :param output_limit: bytes of standard output, and of standard error, that are kept.
+    :param heard: told what the program writes to either of them, as it comes.
     """
 
     arguments: tuple[str, ...]
@@ -66,6 +67,7 @@ class RunSpec:
     environment: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     folder: Path | None = None
     output_limit: int = DEFAULT_OUTPUT_LIMIT
+    heard: Callable[[bytes], object] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

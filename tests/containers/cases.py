@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tests.containers import hostile as hostility
-from tests.containers import libraries
+from tests.containers import libraries, lies
 from tests.containers.debian import DIST_PACKAGES, install
 from tests.containers.distributions import distribution, fetched
 from tests.containers.libraries import CONFIGURATION, CORE, LOCAL, SUMS
@@ -285,6 +286,19 @@ def hostile(workshop: Workshop, behaviour: hostility.Behaviour, *, with_torch: b
         f"bitsect-test/{kind}:{behaviour}",
         parent,
         files={hostility.PLACE: hostility.source(behaviour)},
+    )
+
+
+def lying(workshop: Workshop, about: Literal["itself", "its-run"], lie: str) -> str:
+    """An image that answers all questions, and one of them with a lie.
+
+    :param lie: one of `lies.INVENTORIES` or of `lies.TRACES`.
+    """
+    source = lies.about_itself(lie) if about == "itself" else lies.about_its_run(lie)
+    return workshop.derived(
+        f"bitsect-test/lying-about-{about}:{lie.replace(' ', '-')}",
+        workshop.small(),
+        files={hostility.PLACE: source},
     )
 
 

@@ -36,14 +36,14 @@ def refused(bitsect: Program, data: Path, *arguments: str, **changes: str) -> st
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        (("good:conda:x", "bad:venv:numpy==2.0.0"), "two images, NAME:TAG, or two virtual environments"),
+        (("good:conda:x", "bad:venv:numpy==2.0.0"), "or two virtual environments"),
         (("good:venv:", "bad:venv:numpy==2.0.0"), "cannot use"),
         (("good:venv:no such file.txt", "bad:venv:numpy==2.0.0"), "cannot use"),
         (("good:venv:numpy==", "bad:venv:numpy==2.0.0"), "cannot use"),
         (("venv:numpy==1.26.4", "bad:venv:numpy==2.0.0"), "one good:REF and one bad:REF"),
         (("good:venv:numpy==1.26.4", "good:venv:numpy==2.0.0"), "one good:REF and one bad:REF"),
         (("good:venv:numpy==1.26.4",), "one good:REF and one bad:REF"),
-        (("good:host:", "bad:venv:numpy==2.0.0"), "two images, NAME:TAG, or two virtual environments"),
+        (("good:host:", "bad:venv:numpy==2.0.0"), "or two virtual environments"),
         (("good:", "bad:venv:numpy==2.0.0"), "nothing follows the side"),
     ],
 )

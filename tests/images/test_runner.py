@@ -369,3 +369,13 @@ def test_a_lost_program_is_no_verdict_on_the_stack(
     monkeypatch.setattr(session, "exec", lost)
     with pytest.raises(InfrastructureError, match="it was lost"):
         run_probe(session, fake(), ProbeOptions(), tmp_path / "out", LONG)
+
+
+def test_what_a_probe_says_is_heard_as_it_comes(
+    session: LocalSession, fake: Callable[..., Payload], tmp_path: Path
+) -> None:
+    # Given a probe that is asked to tell of its progress
+    telling = fake(probe="import sys; print(sys.argv[-1]); print('done', file=sys.stderr)")
+    heard: list[bytes] = []
+    run_probe(session, telling, ProbeOptions(), tmp_path / "out", LONG, heard.append)
+    assert sorted(b"".join(heard).split()) == [b"--progress", b"done"]

@@ -106,7 +106,8 @@ class ContainerSession:
             stdout = self._scratch.path / f"stdout{number}"
             stderr = self._scratch.path / f"stderr{number}"
             with stdout.open("wb", 0) as out, stderr.open("wb", 0) as err:
-                launch = Launch(spec, Sink(out, spec.output_limit), Sink(err, spec.output_limit))
+                sinks = (Sink(each, spec.output_limit, spec.heard) for each in (out, err))
+                launch = Launch(spec, *sinks)
                 order = launch.order(self._changes(spec), *self._places(spec))
                 ended = container.run("launcher", order, launch.takers, _after(spec.timeout))
                 launch.finish()

@@ -41,7 +41,7 @@ def test_a_hostile_end_is_contained(
     # When it is an end of a search
     ran = bitsect(
         "bisect", "start", f"good:{good}", f"bad:{bad}",
-        "--arms=data", "--timeout=6", "--memory=1g", "--processes=256",
+        "--arms=data", "--timeout=12", "--memory=1g", "--processes=256",
     )  # fmt: skip
 
     # Then there is no search, and one line says why
