@@ -1,6 +1,6 @@
 """What container stacks cost: pinning one, mixing two, running a trial, one whole search.
 
-    python tests/bench/bench_containers.py [--repeat 3]
+    python -m tests.bench.bench_containers [--repeat 3]
 
 Needs a container engine; makes the images of the tests if they are not there. Everything is
 measured with an empty cache folder, as on a new machine. Prints medians.
