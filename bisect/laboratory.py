@@ -117,7 +117,7 @@ class Laboratory:
                 try:
                     with watch.part("inventory"):
                         self._phase(specimen.label, "taking the inventory")
-                        manifest = self._inventory(specimen, session)
+                        manifest = self._inventory(session, specimen.checked)
                 except (InventoryError, ManifestError, ProgramError) as error:
                     if specimen.stack.image is None:
                         raise
@@ -130,9 +130,9 @@ class Laboratory:
                 handle.discard()
         return self.failed(specimen, Verdict.UNBUILDABLE, strange), "run"
 
-    def _inventory(self, specimen: Specimen, session: Session) -> Manifest:
+    def _inventory(self, session: Session, checked: tuple[str, ...] = ()) -> Manifest:
         timeout = min(self._timeout, INVENTORY_SECONDS)
-        return take_inventory(session, self._payload, deep=specimen.checked, timeout=timeout)
+        return take_inventory(session, self._payload, deep=checked, timeout=timeout)
 
     def _speechless(
         self, specimen: Specimen, error: InventoryError | ManifestError | ProgramError
@@ -182,7 +182,7 @@ class Laboratory:
     def circumstances(self, stack: Stack) -> str:
         """Digest of all that trials share with this stack, whatever distributions they have."""
         with self._opened(self._runtime.ensure(stack)) as session:
-            manifest = take_inventory(session, self._payload)
+            manifest = self._inventory(session)
         shared = {**self._rules.shared(manifest), "conditions": self._conditions}
         return digest("circumstances", shared)
 

@@ -52,6 +52,8 @@ from bitsect.probes.errors import (
 INVALID = 2
 #: Longest message, in characters; what a tool said may be endless.
 LONGEST = 1200
+# Of what a stack printed last.
+_LONGEST_TAIL = 300
 
 E = TypeVar("E", bound=BitsectError)
 
@@ -166,15 +168,22 @@ def _(error: InfrastructureError) -> str:
 @_explains(ManifestError)
 def _(error: ManifestError) -> str:
     at = f", at {error.place}" if error.place else ""
+    if error.path is None:
+        return (
+            f"what the stack says of itself cannot be relied on{at}: {error.reason}."
+            " Look at its Python, or name another stack."
+        )
     return (
-        f"the manifest {error.path or 'just taken'} cannot be relied on{at}: {error.reason}."
+        f"the manifest {error.path} cannot be relied on{at}: {error.reason}."
         " Pin the stack again with `bitsect pin`."
     )
 
 
 @_explains(InventoryError)
 def _(error: InventoryError) -> str:
-    return f"no inventory of {error.reference}: {error.reason}. {error.tail}"
+    verdict = "TIMEOUT" if error.timed_out else "CRASH"
+    said = " ".join(error.tail.split())[-_LONGEST_TAIL:]
+    return f"{verdict}: no inventory of {error.reference}: {error.reason}. {said}"
 
 
 @_explains(RebuildError)

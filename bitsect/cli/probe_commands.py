@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from bitsect.bisect.compare import Comparison, compare_traces
+from bitsect.bisect.laboratory import trace_fault
 from bitsect.cli import tables
 from bitsect.cli.console import console
 from bitsect.cli.options import (
@@ -37,6 +38,7 @@ from bitsect.images.manifest import Manifest
 from bitsect.images.printable import printable
 from bitsect.images.reference import Reference, parse_reference
 from bitsect.images.runner import (
+    INVENTORY_SECONDS,
     ProbeOptions,
     ProbeRun,
     full_manifest,
@@ -155,10 +157,14 @@ def _probe_twice(
                 runtime.open(handle) as session,
                 tempfile.TemporaryDirectory(dir=folder, prefix=".run-") as place,
             ):
-                manifest = take_inventory(session, workshop.payload)
+                manifest = take_inventory(
+                    session, workshop.payload, timeout=min(timeout, INVENTORY_SECONDS)
+                )
                 asked = dataclasses.replace(options, manifest=manifest.static_root)
                 ran = run_probe(session, workshop.payload, asked, Path(place), timeout, heard)
                 kept.append(str(_kept_trace(ran, folder / f"{name}.jsonl")))
+            if fault := trace_fault(Path(kept[-1]), manifest, workshop.payload):
+                raise ProbeError(fault)
             traces.append(read_trace(kept[-1]))
             if ran.touched is not None:
                 manifest = full_manifest(manifest, ran.touched)

@@ -133,7 +133,10 @@ def _images(asked: Asked, workshop: Workshop, store: Store, reporter: Reporter) 
 
 
 def _chain(asked: Asked, workshop: Workshop, reporter: Reporter) -> tuple[Stack, ...]:
-    """Good end, images between, bad end; all resolved."""
+    """Good end, images between, bad end; all resolved.
+
+    :raises BadReference: one of them is none, or a pattern matches no tag.
+    """
     good, bad = (workshop.images.resolve(each) for each in ordered_ends(asked.references))
     between = [workshop.images.resolve(_via(text)) for text in asked.between.via]
     if asked.between.tags:
@@ -141,6 +144,9 @@ def _chain(asked: Asked, workshop: Workshop, reporter: Reporter) -> tuple[Stack,
         found = workshop.tagged_between(good, bad, asked.between.tags)
         for each in found.unanswered:
             reporter.notice(f"{each.what} could not be asked: {each.reason}")
+        if not found.matching:
+            what = f"--tags {asked.between.tags}"
+            raise BadReference(what, "no tag of the good end's repository matches it")
         between += [_resolved(workshop, image) for image in found.images]
     return distinct_chain((good, *between, bad))
 

@@ -60,10 +60,14 @@ class Unanswered(Record, frozen=True):
 
 
 class TagsFound(Record, frozen=True):
-    """The images between two ends, from the good one on, and what could not be asked."""
+    """The images between two ends, from the good one on, and what could not be asked.
+
+    :param matching: how many tags match, wherever their images stand.
+    """
 
     images: tuple[TaggedImage, ...]
     unanswered: tuple[Unanswered, ...]
+    matching: int
 
 
 def tags_between(
@@ -94,7 +98,8 @@ def tags_between(
     found += there
     start, end = (_end(engine, name, each) for each in (good, bad))
     between = _between(_once(found), start, end)
-    return TagsFound(tuple(tag.image(repository) for tag in between), tuple(unanswered))
+    images = tuple(tag.image(repository) for tag in between)
+    return TagsFound(images, tuple(unanswered), len(found))
 
 
 class _Tag(NamedTuple):

@@ -126,7 +126,7 @@ def test_an_end_is_not_between_whatever_its_tags(
 
     found = tags_between(images.engine, registry.name, "*", ends[0], bad)
 
-    assert found == TagsFound((), ())
+    assert found == TagsFound((), (), 2)
 
 
 def test_several_tags_of_one_image_count_once(
@@ -228,7 +228,7 @@ def test_a_registry_without_a_list_is_said(
 
     found = tags_between(images.engine, registry.name, "*", *ends)
 
-    assert found == TagsFound((), (Unanswered(registry.name, "it has no such repository"),))
+    assert found == TagsFound((), (Unanswered(registry.name, "it has no such repository"),), 0)
 
 
 def test_a_tag_that_leads_to_nothing_is_said_and_passed_over(
