@@ -42,7 +42,7 @@ INVENTORIES: Mapping[str, str] = {
     "a list": "tell('[]')",
     "a deep document": "tell('[' * 1000000)",
     "another schema": "tell('{\"schema\": 99}')",
-    "other types": "tell('{\"schema\": 1, \"distributions\": \"all\"}')",
+    "other types": 'tell(\'{"schema": 1, "distributions": "all"}\')',
 }
 #: What it computes.
 TRACES: Mapping[str, str] = {
