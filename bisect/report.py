@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from bitsect.bisect.engine.model import Culprit
 from bitsect.bisect.findings import Answer, FoundChange
 from bitsect.bisect.wording import operations_of, operations_text, shown
+from bitsect.images.printable import in_one_line
 
 #: Events of one finding that are listed one by one.
 LISTED_EVENTS = 12
 
+# What begins or ends an element of Markdown within a line, and `|`, which ends a cell.
+_MARKUP = re.compile(r"[\\`|<\[]")
+_BACKTICKS = re.compile("`+")
+
 
 def markdown(answer: Answer) -> str:
-    """The whole answer in Markdown."""
-    return "\n".join(_document(answer)) + "\n"
+    """The whole answer in Markdown. Text of a stack cannot end a line, a cell or a code span."""
+    return "".join(f"{in_one_line(line)}\n" for line in _document(answer))
 
 
 def summary(answer: Answer) -> str:
@@ -53,7 +59,7 @@ def confirmed_text(found: FoundChange) -> str:
 
 
 def _document(answer: Answer) -> Iterator[str]:
-    yield f"# What changed the bits between `{answer.good}` and `{answer.bad}`"
+    yield f"# What changed the bits between {_code(answer.good)} and {_code(answer.bad)}"
     yield ""
     yield f"**{summary(answer)}.**"
     yield ""
@@ -74,26 +80,28 @@ def _table(answer: Answer) -> Iterator[str]:
         steps = " and ".join(step_text(culprit) for culprit in found.culprits)
         operations = operations_text(found.operations)
         yield (
-            f"| {found.number} | {_cell(steps)} | {operations} | {len(found.changes)}"
+            f"| {found.number} | {_plain(steps)} | {_plain(operations)} | {len(found.changes)}"
             f" | {confirmed_text(found)} |"
         )
     yield ""
 
 
 def _finding(found: FoundChange) -> Iterator[str]:
-    yield f"## {found.number}. " + " and ".join(step_text(c) for c in found.culprits)
+    yield f"## {found.number}. " + _plain(" and ".join(step_text(c) for c in found.culprits))
     yield ""
     for culprit in found.culprits:
         if not culprit.bound.exact:
-            yield f"- `{culprit.component}` is known only as {bound_text(culprit)}."
+            bound = _plain(bound_text(culprit))
+            yield f"- {_code(culprit.component)} is known only as {bound}."
     yield from _proof(found)
     for group in found.operations:
-        yield f"- {group.kind}: {', '.join(group.names)} ({group.events} events)."
+        yield f"- {_plain(group.kind)}: {_plain(', '.join(group.names))} ({group.events} events)."
     yield ""
     yield "| event | before | after |"
     yield "|---|---|---|"
     for change in found.changes[:LISTED_EVENTS]:
-        yield f"| `{change.event}` | `{change.before}` | `{change.after}` |"
+        cells = map(_code_cell, (change.event, change.before, change.after))
+        yield f"| {' | '.join(cells)} |"
     more = len(found.changes) - LISTED_EVENTS
     if more > 0:
         yield f"| … and {more} more | | |"
@@ -103,7 +111,7 @@ def _finding(found: FoundChange) -> Iterator[str]:
 def _proof(found: FoundChange) -> Iterator[str]:
     apart = [c for c in found.culprits if c.component not in found.together]
     if found.together:
-        names = ", ".join(f"`{name}`" for name in found.together)
+        names = ", ".join(map(_code, found.together))
         yield f"- {names} could not be left out: without it the others do not run."
     if len(apart) > 1:
         yield "- Each of these is needed: with any one of them taken back, the change is gone."
@@ -124,24 +132,29 @@ def _innocent(answer: Answer) -> Iterator[str]:
             " good end:"
         )
         yield ""
-        yield from (f"- `{component}`" for component in answer.innocent)
+        yield from (f"- {_code(component)}" for component in answer.innocent)
         yield ""
     if answer.noise:
         yield "Not searched, since none of it can change a bit:"
         yield ""
-        yield from (f"- `{component}`: {why}" for component, why in answer.noise)
+        yield from (f"- {_code(component)}: {_plain(why)}" for component, why in answer.noise)
         yield ""
 
 
 def _caveats(answer: Answer) -> Iterator[str]:
-    notes = [f"Changed and changed back, not counted above: {text}." for text in answer.came_back]
+    notes = [
+        f"Changed and changed back, not counted above: {_plain(text)}." for text in answer.came_back
+    ]
     for component, missing in answer.left_out.items():
         reasons = ", ".join(f"{count} {why}" for why, count in missing.items())
-        notes.append(f"Releases of `{component}` that were no points: {reasons}.")
-    notes += [f"Still open between {where}: {what}." for where, what in answer.open_brackets]
+        notes.append(f"Releases of {_code(component)} that were no points: {_plain(reasons)}.")
+    notes += [
+        f"Still open between {_plain(where)}: {_plain(what)}."
+        for where, what in answer.open_brackets
+    ]
     if answer.unexplained:
         what = operations_text(operations_of(answer.unexplained))
-        notes.append(f"Changed although no culprit was moved, so not explained: {what}.")
+        notes.append(f"Changed although no culprit was moved, so not explained: {_plain(what)}.")
     if notes:
         yield "## What to know"
         yield ""
@@ -157,7 +170,7 @@ def _trials(answer: Answer) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for number, line in enumerate(answer.trials, 1):
         yield (
-            f"| {number} | {_cell(line.what)} | {line.verdict} | {line.runs} | {line.changed}"
+            f"| {number} | {_plain(line.what)} | {line.verdict} | {line.runs} | {line.changed}"
             f" | {line.milliseconds / 1000:.1f} |"
         )
     yield ""
@@ -166,12 +179,24 @@ def _trials(answer: Answer) -> Iterator[str]:
 def _conditions(answer: Answer) -> Iterator[str]:
     yield "## Conditions"
     yield ""
-    yield f"- Python: {answer.interpreter}"
-    yield f"- Device class: {answer.device}"
-    yield f"- Probe: `{answer.probe}`"
+    yield f"- Python: {_plain(answer.interpreter)}"
+    yield f"- Device class: {_plain(answer.device)}"
+    yield f"- Probe: {_code(answer.probe)}"
     yield f"- Session: {answer.session}"
 
 
-def _cell(text: str) -> str:
-    """Text of a stack as it may stand in a table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`")
+def _plain(text: str) -> str:
+    """Text of a stack as it may stand anywhere, a table's cell too."""
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def _code(text: str) -> str:
+    """Text of a stack as a code span, whatever backticks are in it."""
+    fence = "`" * (1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+    padding = " " if len(fence) > 1 else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
+
+
+def _code_cell(text: str) -> str:
+    """The same in a table, where even a code span ends at a bar."""
+    return _code(text).replace("|", "\\|")

@@ -25,7 +25,7 @@ from bitsect.images import canonical, strict_yaml
 from bitsect.images.image_identity import ImageIdentity, Recipe
 from bitsect.images.layers import Binary, Controls, Hardware, ImageLayer, Record, Scalar, Software
 from bitsect.images.manifest_errors import CanonicalError, ManifestError
-from bitsect.probes.inventory import Places, variables, without_secrets
+from bitsect.probes.inventory import LOGIN, WITHHELD, Places, variables, without_secrets
 
 SCHEMA = 1
 
@@ -92,7 +92,7 @@ class Manifest(Record, frozen=True):
 def image_layer(identity: ImageIdentity, recipe: Recipe | None = None) -> ImageLayer:
     """The first layer of a stack that is an image, or a hybrid that begins with one.
 
-    Values of variables that look like secrets are withheld.
+    Values of variables that look like secrets are withheld, and logins wherever they stand.
 
     :param recipe: what a hybrid is made of. It is its identity: a commit carries the time.
     """
@@ -104,11 +104,15 @@ def image_layer(identity: ImageIdentity, recipe: Recipe | None = None) -> ImageL
         environment={
             name: without_secrets(name, value) for name, value in identity.environment.items()
         },
-        entrypoint=identity.entrypoint,
-        command=identity.command,
+        entrypoint=_without_logins(identity.entrypoint),
+        command=_without_logins(identity.command),
         working_folder=identity.working_folder,
         user=identity.user,
     )
+
+
+def _without_logins(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(LOGIN.sub(WITHHELD, word) for word in words)
 
 
 def from_inventory(

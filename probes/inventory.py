@@ -86,9 +86,9 @@ PLACEMENT = (
     "TRITON_DUMP_DIR", "TRITON_HOME", "TRITON_OVERRIDE_DIR",
 )  # fmt: skip
 
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-# Of a URL, wherever one stands in a value.
-LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|(?:^|_)PASS$|_PWD$|CREDENTIAL", re.IGNORECASE)
+# Of a URL, wherever one stands in a value. A password may hold what does not belong there.
+LOGIN = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 # Files that differ between two installations of the same wheel, by installer or by folder.
 VOLATILE_RECORDS = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json")

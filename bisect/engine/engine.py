@@ -140,15 +140,15 @@ class Engine:
         return classes_of(self.evidence)
 
     def verdict(self, vector: Vector) -> Verdict | None:
-        """The verdict on a vector against the good end; None while nothing is known."""
+        """The verdict on a vector against the good end; None while there is nothing to compare."""
         failure = self.evidence.failure(vector)
         if failure is not None:
             return failure[0]
-        if not self.evidence.observed(vector) or not self.evidence.observed(self.good):
+        here, good = self.evidence.events(vector), self.evidence.events(self.good)
+        if here is None or good is None:
             return None
         if self.evidence.unstable(vector):
             return Verdict.NONDETERMINISTIC
-        here, good = self.evidence.events(vector), self.evidence.events(self.good)
         return Verdict.MATCH if here == good else Verdict.MISMATCH
 
     def changed_events(self, vector: Vector) -> tuple[str, ...]:

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from bitsect.cli.messages import INVALID, explain
+from bitsect.images.printable import printable
 from bitsect.probes.errors import BitsectError
 
-console = Console(stderr=True, highlight=False)
+
+class SafeConsole(Console):
+    """A console on which no text can steer the terminal: what a stack says may try to."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """What is to be written, piece by piece."""
+        for segment in super().render(renderable, options):
+            # Those with a control are rich's own, such as moves of a live display's cursor.
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+
+console = SafeConsole(stderr=True, highlight=False)
 
 #: What the command line's own parser raises; typer names only this child of it.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]

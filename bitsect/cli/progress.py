@@ -32,6 +32,8 @@ def outcome_text(trial: Trial, entry: LedgerEntry, engine: Engine) -> str:
     """What a trial gave, in words."""
     verdict = engine.verdict(trial.vector)
     if verdict is None:
+        if engine.evidence.failure(engine.good) is not None:
+            return "a trace, and none of the good end's to compare it with"
         return "a trace, to be compared with the good end's"
     if verdict is Verdict.MISMATCH:
         return f"{verdict}, {len(engine.changed_events(trial.vector))} events changed"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from bitsect.bisect.findings import Answer, FoundChange
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.report import bound_text, step_text, summary
 from bitsect.bisect.wording import label_of, operations_of, operations_text, short, shown
+from bitsect.cli.console import SafeConsole
 from bitsect.images.differences import Difference
 from bitsect.images.drift import Drift
 
@@ -198,8 +198,8 @@ def _digest_text(digest: str | None) -> str:
     return digest.rpartition(":")[2][:16]
 
 
-def _out() -> Console:
-    return Console(highlight=False)
+def _out() -> SafeConsole:
+    return SafeConsole(highlight=False)
 
 
 def _table(*columns: str) -> Table:

@@ -1,7 +1,8 @@
 """A place for mounts and daemons of a test's own, which the kernel clears away with the tests.
 
-It consists of a mount namespace and a process namespace, which end with the first process in
-them; and that one ends with the tests, however these end.
+It consists of a mount, a network and a process namespace, which end with the first process in
+them; and that one ends with the tests, however these end. A second engine needs a network of its
+own, because one that is told to make no bridge removes the one that is there.
 """
 
 from __future__ import annotations

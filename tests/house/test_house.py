@@ -98,6 +98,10 @@ def test_a_wheel_holds_plain_files(tmp_path: Path) -> None:
         ("probes/planted.py", "import msgspec", "The probe needs torch"),
         ("bisect/planted.py", "import rich", "do not know how they are shown"),
         ("images/planted.py", "import torch", "Only the probe touches torch"),
+        ("images/planted.py", "import docker.errors", "The engine's SDK stays"),
+        ("images/mixing/planted.py", "from docker.types import Mount", "The engine's SDK stays"),
+        ("images/runtime/planted.py", "import docker", "The engine's SDK stays"),
+        ("bitsect/cli/planted.py", "import docker", "The engine's SDK stays"),
         ("bisect/engine/planted.py", "import time", "The engine is pure"),
     ],
 )

@@ -459,6 +459,11 @@ class TestImages:
             "hf_token": "<withheld>",
         }
 
+    def test_logins_in_commands_are_withheld(self) -> None:
+        command = ("serve", "--store=postgres://u:p@w9@host/db")
+        layer = image_layer(msgspec.structs.replace(identity(), command=command))
+        assert layer.command == ("serve", "--store=postgres://<withheld>@host/db")
+
     def test_it_has_a_digest_and_a_part_in_the_root(
         self, imaged: Manifest, manifest: Manifest
     ) -> None:

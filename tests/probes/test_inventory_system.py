@@ -250,6 +250,30 @@ def test_variables_that_numerics_may_depend_on() -> None:
     assert list(found) == sorted(found)
 
 
+@pytest.mark.parametrize("name", ["hf_token", "Api_Key", "DB_PASS", "PASS", "MYSQL_PWD"])
+def test_a_name_tells_a_secret(name: str) -> None:
+    assert inventory.without_secrets(name, "hunter2") == "<withheld>"
+
+
+@pytest.mark.parametrize("name", ["PWD", "OLDPWD", "NCCL_BYPASS", "OMP_NUM_THREADS"])
+def test_other_names_do_not(name: str) -> None:
+    assert inventory.without_secrets(name, "8") == "8"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("https://bob:hunter2pw@host/simple", "https://<withheld>@host/simple"),
+        ("postgres://u:p@w9@h/a@b", "postgres://<withheld>@h/a@b"),
+        ("http://t0ken@one http://u:pw@two", "http://<withheld>@one http://<withheld>@two"),
+        ("https://host/a@b", "https://host/a@b"),
+        ("user@host", "user@host"),
+    ],
+)
+def test_logins_of_urls_are_withheld(value: str, told: str) -> None:
+    assert inventory.without_secrets("PIP_INDEX_URL", value) == told
+
+
 def test_a_flag_that_a_torch_does_not_have_is_null() -> None:
     class Flags:
         class backends:

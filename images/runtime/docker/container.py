@@ -79,12 +79,12 @@ class Ended:
 
 
 class Container:
-    """A container in which scripts can be run, several at a time.
+    """A container in which scripts can be run, several at a time, once it was started.
 
     Its first process ends when this object is closed or this process dies, and the engine then
     removes the container.
 
-    Raises ProgramError if the stack's Python cannot be started, InfrastructureError.
+    Raises InfrastructureError.
     """
 
     def __init__(self, engine: Engine, plan: Plan) -> None:
@@ -94,10 +94,16 @@ class Container:
         self._talk = threading.Lock()
         self._spoken = bytearray()
         self._removed = False
-        with engine_faults("creating a container"):
-            for volume in plan.volumes:
-                engine.api.create_volume(volume, labels=dict(plan.labels))
-            self.id = _create(engine, plan)
+        #: How many processes were ended so far because it had used up its memory.
+        self.memory_kills = 0
+        try:
+            with engine_faults("creating a container"):
+                for volume in plan.volumes:
+                    engine.api.create_volume(volume, labels=dict(plan.labels))
+                self.id = _create(engine, plan)
+        except BaseException:
+            self._discard_volumes()
+            raise
         try:
             with engine_faults("connecting to a container"):
                 wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -105,9 +111,16 @@ class Container:
         except BaseException:
             self._discard()
             raise
+
+    def start(self) -> None:
+        """Start its first process; if that fails, the container is removed.
+
+        `remove`, called in another thread, ends the waiting for it.
+
+        Raises ProgramError if the stack's Python cannot be started, InfrastructureError.
+        """
         try:
-            self._start()
-            #: How many processes were ended so far because memory had run out.
+            self._begin()
             self.memory_kills = self._hear(START_SECONDS)
         except BaseException:
             self.remove()
@@ -156,8 +169,8 @@ class Container:
 
         :param all_of_them: False only counts, for when other programs still run.
 
-        Gives how many processes the kernel has ended since the last time because memory had run
-        out; None if the container is gone or does not answer.
+        Gives how many processes the kernel has ended since the last time because the container
+        had used up its memory; None if the container is gone or does not answer.
         """
         with self._talk:
             try:
@@ -181,13 +194,20 @@ class Container:
     def _discard(self) -> None:
         try:
             remove_container(self._engine, self.id)
-            for volume in self._volumes:
-                remove_volume(self._engine, volume)
         except InfrastructureError:
             # Whoever uses the container meets the same error; here it would hide another one.
             return
+        self._discard_volumes()
 
-    def _start(self) -> None:
+    def _discard_volumes(self) -> None:
+        try:
+            for volume in self._volumes:
+                remove_volume(self._engine, volume)
+        except InfrastructureError:
+            # Likewise.
+            return
+
+    def _begin(self) -> None:
         try:
             with engine_faults("starting a container"):
                 self._engine.api.start(self.id)
@@ -283,6 +303,8 @@ def _create(engine: Engine, plan: Plan) -> str:
             working_dir="/",
             # The image's own check would run beside the probe.
             healthcheck={"test": ["NONE"]},
+            # Process 1 hears no other, so an engine that stops or starts would wait in vain.
+            stop_signal="SIGKILL",
             labels=dict(plan.labels),
             host_config=dict(plan.host_config),
         )

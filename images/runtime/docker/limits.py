@@ -37,8 +37,9 @@ class ContainerOptions(Record, frozen=True):
     :param ipc_host: share the host's System V and POSIX memory, as vendor images ask for.
     :param memlock: limit of locked memory, -1 for none; None leaves the engine's.
     :param stack: limit of a stack; None leaves the engine's.
-    :param memory: all that a container may use, files in memory included; None for three
-        quarters of the machine's.
+    :param memory: all that a container may use, files in memory included; None for its share of
+        three quarters of the machine's.
+    :param share: how many containers run at a time, which is what the default is divided by.
     :param processes: processes and threads at a time; None for 4096, or more on a machine with
         very many processors.
     :param work_size: of the working folder; None for a quarter of the memory.
@@ -52,6 +53,7 @@ class ContainerOptions(Record, frozen=True):
     memlock: int | None = None
     stack: int | None = None
     memory: int | None = None
+    share: int = 1
     processes: int | None = None
     work_size: int | None = None
     shared_memory: int | None = None
@@ -74,7 +76,7 @@ class Limits(Record, frozen=True):
 
 def settled(options: ContainerOptions, engine: Engine) -> Limits:
     """The numbers that the options leave open, chosen by what the machine has."""
-    memory = options.memory or engine.memory * 3 // 4
+    memory = options.memory or engine.memory * 3 // 4 // options.share
     return Limits(
         memory=memory,
         processes=options.processes or max(_LEAST_PROCESSES, _PROCESSES_PER_CPU * engine.cpus),

@@ -139,9 +139,18 @@ class MadeImages:
         image = self.find(kind, key)
         if image is None:
             lock.release()
+            self._forget(kind, key)
             return None
         _mark_as_used(lock)
         return image, lock
+
+    def _forget(self, kind: str, key: str) -> None:
+        """Leave no lock of an image that is not there."""
+        lock = FileLock.try_exclusive(self.lock_path(key))
+        if lock is not None:
+            with lock:
+                if self.find(kind, key) is None:
+                    lock.remove()
 
     def remove(self, image: MadeImage) -> bool:
         """Remove an image; False if it is in use."""

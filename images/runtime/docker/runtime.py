@@ -136,7 +136,8 @@ class DockerRuntime:
         return ContainerSession(
             handle.stack,
             handle.python,
-            lambda: self._started(image, python),
+            lambda: self._made(image, python),
+            self._start,
             self.marks.scratch_root,
             self.payload.folder,
         )
@@ -165,8 +166,8 @@ class DockerRuntime:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _started(self, image: str, python: str) -> Container:
-        """A fresh container, with the GPUs that it should have."""
+    def _made(self, image: str, python: str) -> Container:
+        """A fresh container."""
         data = self._data_volumes(image)
         mounts = (probe_mount(self._lent(image)), *data)
         plan = Plan(
@@ -177,14 +178,17 @@ class DockerRuntime:
             host_name=HOST_NAME,
             volumes=tuple(mount["Source"] for mount in data),
         )
-        container = Container(self.engine, plan)
+        return Container(self.engine, plan)
+
+    def _start(self, container: Container) -> None:
+        """Start a container, which must have the GPUs that it should have."""
+        container.start()
         if self.options.gpus:
             try:
                 check_gpus(self.options.gpus, find_gpus(container), self.engine)
             except BaseException:
                 container.remove()
                 raise
-        return container
 
     def _lent(self, image: str) -> str:
         """The probe's volume. It may have been removed since it was last used, and the engine

@@ -8,12 +8,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
-from bitsect.images.errors import host_faults
+from bitsect.images.errors import InfrastructureError, host_faults
 from bitsect.images.runtime.docker.container import Container, Ended
 from bitsect.images.runtime.docker.launch import Launch
 from bitsect.images.runtime.docker.limits import PROBE, WORK
@@ -39,7 +39,8 @@ class ContainerSession:
     with whatever runs beside it; the next one gets a fresh container. Folders that were handed
     out are there again, empty.
 
-    :param start: makes a container.
+    :param make: makes a container.
+    :param start: starts it, or removes it.
     :param lent: the folder of this machine that lies at `PROBE`.
     """
 
@@ -47,19 +48,24 @@ class ContainerSession:
         self,
         stack: Stack,
         python: Path,
-        start: Callable[[], Container],
+        make: Callable[[], Container],
+        start: Callable[[Container], None],
         scratch_root: Path,
         lent: Path,
     ) -> None:
         self.stack = stack
         self.python = python
+        self._make = make
         self._start = start
         self._lent = lent
         self._scratch = ScratchFolder(scratch_root)
         self._container: Container | None = None
         self._closed = False
         self._active = 0
-        # Guards all of the above; also tells that a program has ended.
+        # Whether the container is being replaced or tidied, so that no program may begin in it.
+        self._reserved = False
+        # Guards all of the above, and tells of changes. It is never held while an engine or a
+        # container is asked for anything, since whoever closes the session must not wait for it.
         self._state = threading.Condition()
         self._numbers = itertools.count(1)
         folders = {**scratch_folders(Path(WORK)), "XDG_CACHE_HOME": Path(WORK, "caches/other")}
@@ -162,22 +168,58 @@ class ContainerSession:
     def _live(self, program: str) -> Container:
         """The container that runs, or a fresh one."""
         with self._state:
-            if self._container is not None and not self._container.removed:
-                return self._container
+            self._state.wait_for(lambda: self._closed or not self._reserved)
             if self._closed:
                 raise SessionClosedError(program)
-            self._container = self._start()
-            return self._container
+            if self._container is not None and not self._container.removed:
+                return self._container
+            self._reserved = True
+        with self._released_at_the_end():
+            return self._fresh(program)
+
+    def _fresh(self, program: str) -> Container:
+        """A container that has started; one that closing the session has ended is none."""
+        container = self._make()
+        with self._state:
+            closed = self._closed
+            if not closed:
+                # By this, `close` ends it while it starts.
+                self._container = container
+        if closed:
+            container.remove()
+            raise SessionClosedError(program)
+        try:
+            self._start(container)
+        except (ProgramError, InfrastructureError) as error:
+            with self._state:
+                if self._closed:
+                    raise SessionClosedError(program) from error
+            raise
+        return container
 
     def _tidy(self, container: Container) -> bool:
         """End what a program left running; whether the kernel ended something of it before."""
         if container.removed:
             return False
         with self._state:
-            killed = container.end_programs(all_of_them=self._active == 1)
+            alone = self._active == 1
+            # Whoever comes now waits, so as not to be ended too.
+            self._reserved = self._reserved or alone
+        with self._released_at_the_end() if alone else nullcontext():
+            killed = container.end_programs(all_of_them=alone)
         if killed is None:
             container.remove()
         return bool(killed)
+
+    @contextmanager
+    def _released_at_the_end(self) -> Iterator[None]:
+        """At its end, others may use the container again."""
+        try:
+            yield
+        finally:
+            with self._state:
+                self._reserved = False
+                self._state.notify_all()
 
     def _new_folder(self, name: str) -> str:
         return posixpath.join(WORK, f"{name}{next(self._numbers)}")

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from bitsect.images.reference import parse_reference
 from bitsect.images.runtime.docker.engine import Engine
 from bitsect.images.runtime.docker.runtime import DockerRuntime, FoundImage
 from bitsect.images.runtime.docker.session import ContainerSession
 from bitsect.images.runtime.errors import ProgramError, SessionClosedError
 from bitsect.images.runtime.protocol import RunSpec
 from bitsect.images.runtime.surroundings import KERNEL_CACHES
+from tests.containers.workshop import Workshop
 from tests.images.docker.programs import LONG, containers, eventually, printed, run
 
 pytestmark = pytest.mark.engine
@@ -219,6 +221,12 @@ class TestFiles:
         assert printed(session, f"import os; print(os.listdir('{folder}'))") == "[]\n"
 
 
+def is_running(engine: Engine, runtime: DockerRuntime) -> bool:
+    """Whether a container of the runtime runs."""
+    label = f"bitsect.root={runtime.marks.root}"
+    return bool(engine.api.containers(filters={"label": label}))
+
+
 class TestClosing:
     def test_nothing_is_left(
         self, runtime: DockerRuntime, handle: FoundImage, real_engine: Engine
@@ -257,6 +265,40 @@ class TestClosing:
         session.close()
         thread.join()
         assert len(ends) == 1
+        assert containers(real_engine, runtime) == []
+
+    def test_it_does_not_wait_for_a_container_that_starts(
+        self,
+        runtime: DockerRuntime,
+        workshop: Workshop,
+        small_image: str,
+        handle: FoundImage,
+        real_engine: Engine,
+    ) -> None:
+        # Given an image whose Python says nothing, so that its container never has started
+        silent = {"usr/bin/silent": b"#!/bin/sh\nexec sleep 1000\n"}
+        lines = ["RUN chmod 755 /usr/bin/silent"]
+        tag = workshop.derived("bitsect-test/small:silent", small_image, lines, silent)
+        found = runtime.ensure(runtime.resolve(parse_reference(tag)))
+        session = runtime.open(replace(found, python=Path("/usr/bin/silent")))
+        ends: list[BaseException] = []
+
+        def body() -> None:
+            try:
+                run(session, "pass")
+            except (SessionClosedError, ProgramError) as error:
+                ends.append(error)
+
+        # And two threads that want to run something in it
+        threads = [threading.Thread(target=body) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert eventually(lambda: is_running(real_engine, runtime))
+        # When the session is closed, both are told so, and nothing is left
+        session.close()
+        for thread in threads:
+            thread.join()
+        assert [type(error) for error in ends] == [SessionClosedError] * 2
         assert containers(real_engine, runtime) == []
 
     def test_a_container_that_someone_else_removes_is_replaced(

@@ -17,6 +17,7 @@ import pytest
 
 from bitsect.images.errors import InfrastructureError
 from bitsect.images.payload import Payload
+from bitsect.images.runtime.docker.container import Container, Plan
 from bitsect.images.runtime.docker.engine import Engine
 from bitsect.images.runtime.docker.files import created_container, remove_container
 from bitsect.images.runtime.docker.marks import Marks
@@ -71,6 +72,23 @@ def labelled(engine: Engine, image: str, labels: dict[str, str]) -> Iterator[str
         yield created["Id"]
     finally:
         remove_container(engine, created["Id"])
+
+
+def test_a_container_that_cannot_be_made_leaves_no_volume(
+    tmp_path: Path, real_engine: Engine
+) -> None:
+    # Given an image that is removed just before a container is made of it
+    marks = Marks(tmp_path)
+    plan = Plan(
+        image="sha256:" + "0" * 64, python="/usr/bin/python3", labels=marks.on_container("session"),
+        host_config={}, host_name="bitsect", volumes=("bitsect-data-test-1", "bitsect-data-test-2"),
+    )  # fmt: skip
+    with pytest.raises(InfrastructureError, match="an image was removed"):
+        Container(real_engine, plan)
+    # Then nothing is left of the container's volumes
+    own = {"label": f"bitsect.owner={marks.owner}"}
+    assert not real_engine.api.volumes(filters=own)["Volumes"]
+    marks.release()
 
 
 class TestSweep:

@@ -90,6 +90,12 @@ def test_what_is_in_use_stays(maker: Maker) -> None:
     assert letters(images) == "c"
 
 
+def test_an_image_that_never_was_leaves_no_lock(maker: Maker) -> None:
+    images = maker.images(None)
+    assert images.hold("hybrid", KEYS["d"]) is None
+    assert not images.lock_path(KEYS["d"]).exists()
+
+
 def test_what_another_one_was_made_from_goes_after_it(maker: Maker) -> None:
     images = maker.images(2 * SIZE)
     maker.make(images, "a")

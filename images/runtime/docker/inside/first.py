@@ -5,7 +5,7 @@ holds its standard input open; when that ends, because bitsect closed it or died
 process, and the kernel ends all the others.
 
 Each line of input is a request; the answer is the number of processes that the kernel has
-ended so far because the container had no memory left, or ``?``. The first answer comes
+ended so far because the container had used up what it may use, or ``?``. The first answer comes
 unasked, and says that this Python runs. Works on Python 3.6 and later.
 """
 
@@ -15,8 +15,7 @@ import signal
 import sys
 
 END_PROGRAMS = b"end programs\n"
-# Of control groups in their second and their first version.
-COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+GROUP = "/sys/fs/cgroup"
 
 
 def main() -> None:
@@ -24,11 +23,73 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # The one signal for which Python itself installs a handler.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answer()
+    kills = Kills(GROUP)
+    answer(kills)
     for line in sys.stdin.buffer:
         if line == END_PROGRAMS:
             end_programs()
-        answer()
+        answer(kills)
+
+
+class Kills:
+    """The kernel's kills that are the container's own doing.
+
+    The kernel also counts those that it made because the whole machine had no memory left. These
+    are told apart by the group's limit, which was not reached meanwhile.
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.own = 0
+        self.last = counted(group)
+
+    def so_far(self) -> "int | None":
+        """None where the kernel does not tell."""
+        now = counted(self.group)
+        if now is None or self.last is None:
+            return None
+        if now[1] is None or now[1] > (self.last[1] or 0):
+            self.own += now[0] - self.last[0]
+        self.last = now
+        return self.own
+
+
+def counted(group: str) -> "tuple[int, int | None] | None":
+    """How many processes of the group were killed, and how often it had reached its limit.
+
+    The latter is None where it has reached it, but the kernel does not say how often.
+    """
+    events = numbers(os.path.join(group, "memory.events"))
+    if "oom_kill" in events:
+        return events["oom_kill"], events.get("oom", 0)
+    # The first version of control groups. Where the engine limits memory and swap together, the
+    # one that counts both is reached first.
+    folder = os.path.join(group, "memory")
+    events = numbers(os.path.join(folder, "memory.oom_control"))
+    if "oom_kill" not in events:
+        return None
+    reached = number(folder, "memory.failcnt") + number(folder, "memory.memsw.failcnt")
+    limit = number(folder, "memory.limit_in_bytes")
+    if reached == 0 and 0 < limit <= number(folder, "memory.max_usage_in_bytes"):
+        # Some kernels have these files, and never count.
+        return events["oom_kill"], None
+    return events["oom_kill"], reached
+
+
+def number(folder: str, name: str) -> int:
+    """The number that is all of a file; 0 if there is none."""
+    return numbers(os.path.join(folder, name)).get("", 0)
+
+
+def numbers(path: str) -> "dict[str, int]":
+    """The numbers of a file by name, one a line; one that stands alone has an empty name."""
+    try:
+        with open(path) as stream:
+            pairs = [line.rpartition(" ") for line in stream]
+    except OSError:
+        # The other version's, or none at all.
+        return {}
+    return {name: int(value) for name, _, value in pairs if value.strip().isdigit()}
 
 
 def end_programs() -> None:
@@ -37,23 +98,10 @@ def end_programs() -> None:
         os.kill(-1, signal.SIGKILL)
 
 
-def answer() -> None:
-    sys.stdout.write(f"{memory_kills()}\n")
+def answer(kills: Kills) -> None:
+    count = kills.so_far()
+    sys.stdout.write(f"{'?' if count is None else count}\n")
     sys.stdout.flush()
-
-
-def memory_kills() -> str:
-    for path in COUNTERS:
-        try:
-            with open(path) as stream:
-                for line in stream:
-                    name, _, value = line.partition(" ")
-                    if name == "oom_kill":
-                        return value.strip()
-        except OSError:
-            # The other version's, or none at all.
-            continue
-    return "?"
 
 
 if __name__ == "__main__":
