@@ -141,7 +141,9 @@ def start(
         python,
         allow_builds=builds,
         prereleases=pre,
-        containers=container_options(gpus, ipc_host, memory, processes, memlock, stack),
+        containers=container_options(
+            gpus, ipc_host, memory, processes, memlock, stack, share=workers
+        ),
     )
     with workshop.store() as store, reporter_for_console(quiet) as reporter, workshop:
         search = prepared(asked, workshop, store, reporter)

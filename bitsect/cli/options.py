@@ -37,7 +37,9 @@ IpcHost = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", help="What a container may use, such as 64g; 3/4 of the host's."),
+    typer.Option(
+        "--memory", help="What a container may use, such as 64g; its share of 3/4 of the host's."
+    ),
 ]
 Processes = Annotated[
     int | None, typer.Option("--processes", min=1, help="Processes and threads of a container.")
@@ -70,8 +72,11 @@ def container_options(
     processes: int | None,
     memlock: int | None,
     stack: int | None,
+    share: int = 1,
 ) -> ContainerOptions:
     """How containers are run with these options.
+
+    :param share: containers that run at the same time.
 
     :raises typer.BadParameter: the memory is no size.
     """
@@ -82,6 +87,7 @@ def container_options(
         processes=processes,
         memlock=memlock,
         stack=stack,
+        share=share,
     )
 
 

@@ -35,6 +35,12 @@ class Enclosure:
         """Run a program in there to its end, which must be a good one."""
         subprocess.run(self.command(*arguments), check=True, capture_output=True)
 
+    @property
+    def processes(self) -> int:
+        """How many are in there, those of containers included."""
+        seen = Path(f"/proc/{self._first}/root/proc")
+        return sum(entry.name.isdigit() for entry in seen.iterdir())
+
     def mounting(self, command: Sequence[str]) -> list[str]:
         """What runs a program outside, but for the mounts: it can be ended from outside."""
         return ["nsenter", f"--target={self._first}", "--mount", "--", *command]

@@ -26,9 +26,10 @@ if "bitsect.probes" in sys.orig_argv:
     from bitsect.probes.identity import probe_digest
     from bitsect.probes.trace import Event, EventKey, Header, TraceWriter
     header = dict(probe=probe_digest(), manifest=asked["manifest"])
+    event = Event(EventKey(0, 0, "forward", "lie", "lie", 0), (), ("float32[1]:" + "0" * 32,))
     def write(**changes):
         with TraceWriter(trace, Header(**{{**header, **changes}})) as writer:
-            writer.write(Event(EventKey(0, 0, "forward", "lie", "lie", 0), (), ("f" * 32,)))
+            writer.write(event)
 {lie}
     with open(asked["out"] + "/touched.json", "w") as out:
         out.write(json.dumps(touched))
@@ -40,7 +41,7 @@ INVENTORIES: Mapping[str, str] = {
     "no end": "while True: tell('[' * 1000000)",
     "a broken document": "tell('{')",
     "a list": "tell('[]')",
-    "a deep document": "tell('[' * 1000000)",
+    "a deep document": "tell('{\"a\":' * 1000000)",
     "another schema": "tell('{\"schema\": 99}')",
     "other types": 'tell(\'{"schema": 1, "distributions": "all"}\')',
 }

@@ -35,6 +35,11 @@ class SecondEngine:
         """For DOCKER_HOST."""
         return f"unix://{self._folder}/socket"
 
+    @property
+    def processes(self) -> int:
+        """How many there are of the engine and its containers."""
+        return self._inside.processes
+
     @contextmanager
     def client(self) -> Iterator[docker.DockerClient]:
         """A connection."""

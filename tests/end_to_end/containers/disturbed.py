@@ -138,19 +138,16 @@ def builds(container: Container) -> bool:
 
 def probes(container: Container) -> bool:
     """Whether the probe runs in it; its processes can be seen from outside."""
-    return container.labels[MADE] == "session" and any(map(_is_probe, Path("/proc").iterdir()))
+    return any(_is_probe(process, str(container.id)) for process in Path("/proc").iterdir())
 
 
-def _is_probe(process: Path) -> bool:
+def _is_probe(process: Path, container: str) -> bool:
     try:
         arguments = (process / "cmdline").read_bytes().split(b"\0")
+        return b"bitsect.probes" in arguments and container in (process / "cgroup").read_text()
     except OSError:
         # No process, or none any more.
         return False
-    # Only in a container does it write below such a folder.
-    return b"bitsect.probes" in arguments and any(
-        each.startswith(b"--out=/bitsect/") for each in arguments
-    )
 
 
 def running(engine: SecondEngine) -> list[Container]:

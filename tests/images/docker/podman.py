@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.containers.enclosure import enclosure
 from tests.containers.engine import REQUIRED
 
 # Podman raises two limits as far as they go, which not every machine's superuser may.
@@ -63,7 +64,13 @@ def podman_service(folder: Path) -> Iterator[dict[str, str]]:
         podman, f"--root={folder / 'root'}", f"--runroot={folder / 'run'}",
         "--storage-driver=overlay", "system", "service", "--time=0", f"unix://{socket}",
     ]  # fmt: skip
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+    # Podman leaves mounts and processes that mount again; they end with the enclosure.
+    with (
+        enclosure() as inside,
+        subprocess.Popen(
+            inside.command(*command), env=environment, stderr=subprocess.DEVNULL
+        ) as process,
+    ):
         try:
             end = time.monotonic() + 60
             while not socket.exists():
@@ -72,14 +79,4 @@ def podman_service(folder: Path) -> Iterator[dict[str, str]]:
                 time.sleep(0.02)
             yield {"DOCKER_HOST": f"unix://{socket}"}
         finally:
-            process.terminate()
-            process.wait()
-            _unmount_below(folder)
-
-
-def _unmount_below(folder: Path) -> None:
-    """Podman leaves its storage mounted, some of it more than once."""
-    places = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for place in reversed(places):
-        if Path(place).is_relative_to(folder):
-            subprocess.run(["umount", "--lazy", place], check=True)
+            process.kill()
