@@ -55,7 +55,7 @@ def test_a_hostile_image_is_contained(
     free, processes = second.disk.free, second.processes
 
     # When it is to run
-    words = ("probe", image)
+    words: tuple[str, ...] = ("probe", image)
     if command == "start":
         words = ("bisect", "start", f"good:{image}", f"bad:{harmless}")
     ran = bitsect(*words, *LIMITS, DOCKER_HOST=second.address)
