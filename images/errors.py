@@ -14,7 +14,9 @@ from typing import Literal, TypeAlias
 
 from bitsect.probes.errors import BitsectError
 
-InfrastructureKind: TypeAlias = Literal["index", "engine", "disk", "permission", "tool", "host"]
+InfrastructureKind: TypeAlias = Literal[
+    "index", "registry", "engine", "refused", "disk", "permission", "tool", "host"
+]
 
 
 class BadReference(BitsectError):
@@ -95,10 +97,11 @@ class UnbuildableError(BitsectError):
 class InfrastructureError(BitsectError):
     """The host's fault: says nothing about any stack, and may pass.
 
-    :param kind: ``index`` (not reachable), ``engine`` (a container engine is not there, went
-        away, or cannot do what is asked), ``disk`` (full), ``permission``, ``tool`` (pip or uv
-        is missing, or failed in a way of its own), or ``host`` (a program was ended from
-        outside, as when memory runs out).
+    :param kind: ``index`` (of packages, not reachable), ``registry`` (of images, likewise),
+        ``engine`` (a container engine is not there, or went away), ``refused`` (it is there, and
+        does not do what it is asked), ``disk`` (full), ``permission``, ``tool`` (pip or uv is
+        missing, or failed in a way of its own), or ``host`` (a program was ended from outside,
+        as when memory runs out).
     :param detail: the address, path or message.
     """
 

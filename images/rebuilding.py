@@ -182,7 +182,7 @@ def _resolved(runtime: Runtime, reference: Reference) -> Stack | None:
     except BadReference:
         return None
     except InfrastructureError as error:
-        if error.kind != "index":
+        if error.kind != "registry":
             raise
         return None
 

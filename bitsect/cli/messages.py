@@ -145,6 +145,16 @@ def _(error: InfrastructureError) -> str:
                 f"no package index can be reached: {error.detail}. Check the network and"
                 " `pip config list`, then run the same command again: nothing is lost."
             )
+        case "registry":
+            return (
+                f"no registry gives the image: {error.detail}. Check its name, and the network of"
+                " the container engine, or build or load the image; nothing is lost."
+            )
+        case "refused":
+            return (
+                f"INFRA: the container engine did not do what it was asked: {error.detail}. Mend"
+                " that (its log may say more), then run the same command again: nothing is lost."
+            )
         case "engine":
             return (
                 f"INFRA: the container engine cannot be used: {error.detail}. Start it, or name"

@@ -72,7 +72,7 @@ KINDS = [
     ),
     *(
         InfrastructureError(kind, "there")
-        for kind in ("index", "engine", "disk", "permission", "tool", "host")
+        for kind in ("index", "registry", "engine", "refused", "disk", "permission", "tool", "host")
     ),
     *(
         InvalidEvidence(what, "this", "that")

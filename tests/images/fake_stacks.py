@@ -116,4 +116,4 @@ class FakeSession:
 
 def unreachable() -> InfrastructureError:
     """What a registry gives that cannot be asked."""
-    return InfrastructureError("index", "registry")
+    return InfrastructureError("registry", "registry")

@@ -116,7 +116,7 @@ def _lent(
         reason = "the image that should lend it does not have it"
         raise UnbuildableError(root, reason) from error
     except ArchiveError as error:
-        raise InfrastructureError("engine", f"the archive of {root}: {error.reason}") from error
+        raise InfrastructureError("refused", f"the archive of {root}: {error.reason}") from error
 
 
 def _passed_on(info: tarfile.TarInfo, data: Iterator[bytes], path: str, entry: Entry) -> Piece:

@@ -136,7 +136,7 @@ def _donor(engine: Engine, marks: Marks, image: str) -> Iterator[str]:
         with created_container(engine, image, marks) as container:
             yield container
     except NotFound as error:
-        raise InfrastructureError("engine", f"an image was removed: {image}") from error
+        raise InfrastructureError("refused", f"an image was removed: {image}") from error
 
 
 def _described(data: bytes, entry: Entry) -> Entry:

@@ -43,7 +43,7 @@ def described(engine: Engine, image: str, key: str) -> BaseImage:
     try:
         found = engine.image(image)
     except NotFound as error:
-        raise InfrastructureError("engine", f"an image was removed: {image}") from error
+        raise InfrastructureError("refused", f"an image was removed: {image}") from error
     config: Mapping[str, Any] = found.get("Config") or {}
     return BaseImage(
         id=found["Id"],

@@ -278,7 +278,7 @@ class Container:
             if not state["Running"] and state["ExitCode"] is not None:
                 return Ended(int(state["ExitCode"]))
             time.sleep(_POLL_SECONDS)
-        raise InfrastructureError("engine", "it does not tell how a program ended")
+        raise InfrastructureError("refused", "it does not tell how a program ended")
 
     def _lost(self, error: APIError | InfrastructureError) -> Ended:
         """What it means that the engine has no such container or program any more."""
@@ -309,5 +309,5 @@ def _create(engine: Engine, plan: Plan) -> str:
             host_config=dict(plan.host_config),
         )
     except NotFound as error:
-        raise InfrastructureError("engine", f"an image was removed: {plan.image}") from error
+        raise InfrastructureError("refused", f"an image was removed: {plan.image}") from error
     return str(created["Id"])

@@ -199,7 +199,7 @@ def engine_faults(what: str) -> Iterator[None]:
         raise _lost(what, error) from error
 
 
-def refusal(what: str, said: str, otherwise: InfrastructureKind = "engine") -> InfrastructureError:
+def refusal(what: str, said: str, otherwise: InfrastructureKind = "refused") -> InfrastructureError:
     """What it means that the engine does not do what it was asked to.
 
     :param said: in its words.
@@ -238,6 +238,10 @@ def _settings(variables: Mapping[str, str]) -> dict[str, Any]:
     """Where the engine is, found as Docker's command line finds it."""
     settings: dict[str, Any] = dict(kwargs_from_env(dict(variables)))
     if "base_url" not in settings:
+        chosen = variables.get("DOCKER_CONTEXT")
+        # The SDK would take the default one.
+        if chosen and ContextAPI.get_context(chosen) is None:
+            raise InfrastructureError("engine", f"DOCKER_CONTEXT names no context: {chosen}")
         for name, value in ContextAPI.kwargs_from_context(environment=variables).items():
             settings.setdefault(name, value)
     return settings

@@ -21,4 +21,4 @@ def every_fault(what: str) -> Iterator[None]:
         with engine_faults(what):
             yield
     except APIError as error:
-        raise InfrastructureError("engine", f"{what}: {error.explanation}") from error
+        raise InfrastructureError("refused", f"{what}: {error.explanation}") from error

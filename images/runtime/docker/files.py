@@ -92,7 +92,7 @@ def remove_container(engine: Engine, container: str) -> None:
         except APIError:
             # The engine is removing it already, because its first process has ended.
             time.sleep(_POLL_SECONDS)
-    raise InfrastructureError("engine", f"it does not remove container {container[:12]}")
+    raise InfrastructureError("refused", f"it does not remove container {container[:12]}")
 
 
 def remove_volume(engine: Engine, name: str) -> bool:

@@ -75,7 +75,7 @@ def find_gpus(container: Container) -> FoundGpus:
         reason = f"status {ended.status}"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         reason = str(error)
-    raise InfrastructureError("engine", f"its GPUs cannot be looked at from inside: {reason}")
+    raise InfrastructureError("refused", f"its GPUs cannot be looked at from inside: {reason}")
 
 
 def check_gpus(gpus: str, found: FoundGpus, engine: Engine) -> None:
@@ -92,4 +92,4 @@ def check_gpus(gpus: str, found: FoundGpus, engine: Engine) -> None:
             f"GPUs {gpus} were asked of {engine.title}, which started the container with"
             f" {found.count}{why}: it does not pass on such requests, or the host has fewer"
         )
-        raise InfrastructureError("engine", detail)
+        raise InfrastructureError("refused", detail)

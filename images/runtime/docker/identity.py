@@ -93,7 +93,7 @@ class Identities:
             digest = _find_config(cast(IO[bytes], answer.raw), layers)
         if digest is None:
             raise InfrastructureError(
-                "engine", f"{self._engine.title} exports no config of {image}"
+                "refused", f"{self._engine.title} exports no config of {image}"
             )
         _keep(place, digest)
         return digest
@@ -128,7 +128,7 @@ def _find_config(stream: IO[bytes], layers: Iterable[str]) -> str | None:
                 if digest == name[1] and _layers_of(data) == wanted:
                     return SHA256 + digest
     except tarfile.TarError as error:
-        raise InfrastructureError("engine", f"it exports no archive: {error}") from error
+        raise InfrastructureError("refused", f"it exports no archive: {error}") from error
     return None
 
 

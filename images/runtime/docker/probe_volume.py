@@ -55,7 +55,7 @@ def probe_volume(engine: Engine, marks: Marks, payload: Payload, image: str) -> 
         if not _holds(engine, marks, name, image, wanted):
             remove_volume(engine, name)
             detail = f"volume {name} does not keep what is written to it"
-            raise InfrastructureError("engine", detail)
+            raise InfrastructureError("refused", detail)
         return name
 
 

@@ -112,7 +112,7 @@ def _registry_faults(name: str) -> Iterator[None]:
 def _refused(name: str, said: str, status: int | None) -> NotGiven | InfrastructureError:
     if status in _REFUSALS or _NOT_GIVEN.search(said):
         return NotGiven(" ".join(said.split()))
-    return refusal(f"fetching image {name}", said, "index")
+    return refusal(f"fetching image {name}", said, "registry")
 
 
 def _note(told: Mapping[str, Any], layers: dict[str, tuple[int, int, bool]]) -> bool:

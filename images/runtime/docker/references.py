@@ -105,15 +105,15 @@ class ReferenceResolver:
         digest = identity.index_digest or identity.manifest_digest
         gone = f"image {identity.requested} was removed from the engine"
         if not identity.repository or digest is None:
-            raise InfrastructureError("engine", f"{gone}, and no registry is known to have it")
+            raise InfrastructureError("refused", f"{gone}, and no registry is known to have it")
         try:
             pull(self._engine, identity.repository, digest, self._progress)
             name = f"{identity.repository}@{digest}"
             found = self._identities.of(name, identity.requested, identity.repository)
         except (NotGiven, NotFound) as error:
-            raise InfrastructureError("engine", f"{gone}, and from its registry too") from error
+            raise InfrastructureError("refused", f"{gone}, and from its registry too") from error
         if found.config_digest != identity.config_digest:
-            raise InfrastructureError("engine", f"{gone}, and its registry gives another one")
+            raise InfrastructureError("refused", f"{gone}, and its registry gives another one")
         return found
 
     def _local_images(self) -> list[LocalImage]:
@@ -182,10 +182,10 @@ class ReferenceResolver:
             raise BadReference(text, reason, _near(name, images)) from error
         except InfrastructureError as error:
             near = ", ".join(_near(name, images))
-            if error.kind != "index" or not near:
+            if error.kind != "registry" or not near:
                 raise
             detail = f"{error.detail}; the engine itself has {near}"
-            raise InfrastructureError("index", detail) from error
+            raise InfrastructureError("registry", detail) from error
 
     def _check_platform(self, text: str, *platforms: str) -> None:
         runs = self._engine.platform

@@ -210,4 +210,4 @@ class DockerRuntime:
         try:
             return image_volumes(self.engine.image(image))
         except NotFound as error:
-            raise InfrastructureError("engine", f"an image was removed: {image}") from error
+            raise InfrastructureError("refused", f"an image was removed: {image}") from error

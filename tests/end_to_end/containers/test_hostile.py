@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import docker
@@ -32,11 +32,16 @@ TOLERANCE = 16 << 20
 
 
 @pytest.fixture(scope="module")
-def harmless(second: SecondEngine, engine: docker.DockerClient, workshop: Workshop) -> str:
+def harmless(
+    second: SecondEngine, engine: docker.DockerClient, workshop: Workshop
+) -> Iterator[str]:
     """An image to compare with, beside the hostile ones on an engine that nobody else uses."""
-    hostile = [cases.hostile(workshop, behaviour) for behaviour in BEHAVIOURS]
-    second.load(engine, (workshop.small(), *hostile))
-    return workshop.small()
+    images = (workshop.small(), *(cases.hostile(workshop, each) for each in BEHAVIOURS))
+    second.load(engine, images)
+    yield workshop.small()
+    with second.client() as client:
+        for image in images:
+            client.images.remove(image, force=True)
 
 
 @pytest.mark.parametrize("behaviour", VERDICTS)

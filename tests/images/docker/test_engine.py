@@ -146,6 +146,14 @@ class TestDescription:
         with closing(Engine.connect({"DOCKER_CONTEXT": "other"})) as engine:
             assert engine.version == "29.0"
 
+    def test_a_context_that_is_none_is_not_passed_over(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+        (tmp_path / "config.json").write_text("{}")
+        error = connecting({"DOCKER_CONTEXT": "nowhere"})
+        assert (error.kind, error.detail) == ("engine", "DOCKER_CONTEXT names no context: nowhere")
+
 
 class TestFaults:
     @pytest.fixture
@@ -167,7 +175,7 @@ class TestFaults:
         [
             ("write /var/lib/x: no space left on device", "disk"),
             ("Disk quota exceeded", "disk"),
-            ("something else", "engine"),
+            ("something else", "refused"),
         ],
     )
     def test_a_refusal(self, engine: Engine, fake: FakeEngine, said: str, kind: str) -> None:

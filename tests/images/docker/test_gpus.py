@@ -85,7 +85,7 @@ class TestCheck:
     def test_they_are_not(self, fake: FakeEngine, gpus: str, found: FoundGpus) -> None:
         with knowing(fake, names=True) as engine, pytest.raises(InfrastructureError) as caught:
             check_gpus(gpus, found, engine)
-        assert caught.value.kind == "engine"
+        assert caught.value.kind == "refused"
         assert f"GPUs {gpus} were asked of Docker Engine 29.0" in caught.value.detail
         assert found.problem is None or found.problem in caught.value.detail
 
@@ -105,7 +105,7 @@ class TestRealEngine:
     ) -> None:
         with asking.open(handle) as session, pytest.raises(InfrastructureError) as caught:
             run(session, "pass")
-        assert caught.value.kind == "engine"
+        assert caught.value.kind == "refused"
         assert containers(real_engine, asking) == []
 
     def test_so_is_one_that_is_dropped_without_a_word(

@@ -121,7 +121,7 @@ def test_an_export_without_it_is_the_engines_fault(
     fake.answers[f"GET /images/{ID}/get"] = Answer(data)
     with pytest.raises(InfrastructureError) as caught:
         identities.of(ID, "", "")
-    assert caught.value.kind == "engine"
+    assert caught.value.kind == "refused"
 
 
 def test_a_blob_under_a_wrong_name_is_no_config(identities: Identities, fake: FakeEngine) -> None:

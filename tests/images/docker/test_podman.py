@@ -84,7 +84,7 @@ class TestReferences:
     ) -> None:
         with pytest.raises(InfrastructureError) as caught:
             runtime.resolve(parse_reference("127.0.0.1:1/team/stack:v1"))
-        assert caught.value.kind == "index"
+        assert caught.value.kind == "registry"
 
     def test_a_digest_that_is_not_there(self, runtime: DockerRuntime) -> None:
         with pytest.raises(BadReference):

@@ -205,7 +205,7 @@ class TestRemote:
         local.forget(image)
         with pytest.raises(InfrastructureError) as caught:
             runtime.ensure(stack)
-        assert caught.value.kind == "engine"
+        assert caught.value.kind == "refused"
         assert f"{local.prefix}:a was removed" in caught.value.detail
 
     def test_a_tag_that_nobody_has_names_those_that_are_here(
@@ -222,7 +222,7 @@ class TestRemote:
     ) -> None:
         with pytest.raises(InfrastructureError) as caught:
             runtime.resolve(parse_reference("127.0.0.1:1/team/stack:v1"))
-        assert caught.value.kind == "index"
+        assert caught.value.kind == "registry"
         assert "127.0.0.1:1/team/stack:v1" in caught.value.detail
 
     def test_another_platform_is_not_even_pulled(
