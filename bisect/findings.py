@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -11,8 +13,8 @@ from bitsect.bisect.engine.engine import Engine
 from bitsect.bisect.engine.model import Culprit, Finding, Trial, Vector
 from bitsect.bisect.errors import InvalidEvidence
 from bitsect.bisect.outcomes import OutcomeReader, stored_trace
-from bitsect.bisect.records import LedgerEntry, SessionRecord
-from bitsect.bisect.session import engine_of
+from bitsect.bisect.records import EndRecord, LedgerEntry, Milestone, SessionRecord, SessionSpec
+from bitsect.bisect.session import engine_of, milestone_vector
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
 from bitsect.bisect.wording import (
@@ -22,19 +24,25 @@ from bitsect.bisect.wording import (
     operations_of,
     operations_text,
 )
+from bitsect.images.manifest import from_canonical
 from bitsect.probes.trace import Event, EventKey, Trace
+
+#: What a change is: bits, or that an operation began or ceased to fail or to be there.
+Outcome = Literal["other bits", "fails now", "failed before", "is gone", "is new"]
 
 
 class EventChange(msgspec.Struct, frozen=True):
     """One event of a finding, on both sides of the step.
 
     :param certified: SHA-256 of the bytes says the same as the fingerprints.
+    :param outcome: what became of an event that has no digest on either side.
     """
 
     event: str
     before: str
     after: str
     certified: bool
+    outcome: Outcome = "other bits"
 
 
 class FoundChange(msgspec.Struct, frozen=True):
@@ -46,6 +54,8 @@ class FoundChange(msgspec.Struct, frozen=True):
     :param together: components of these that could only be moved together.
     :param sufficient: the good end changes with these components alone; None if that was not run.
     :param necessary: the bad end has the good end's digests without the culprits; likewise.
+    :param between: the two neighbouring stacks of a chain between which the culprits moved; None
+        where there are only the ends.
     """
 
     number: int
@@ -58,15 +68,31 @@ class FoundChange(msgspec.Struct, frozen=True):
     together: tuple[str, ...] = ()
     sufficient: bool | None = None
     necessary: bool | None = None
+    between: tuple[str, str] | None = None
+
+
+class SearchedStack(msgspec.Struct, frozen=True):
+    """A whole stack of a search.
+
+    :param identity: digest of an image's config, or of what an environment installs.
+    :param engine: that ran it; empty where there is none.
+    """
+
+    reference: str
+    identity: str
+    engine: str = ""
 
 
 class TrialLine(msgspec.Struct, frozen=True):
-    """One trial of the ledger: what was different from the good end, and what it gave."""
+    """One trial of the ledger: what was different from the good end, and what it gave.
+
+    :param runs: numbers of its lines in the ledger.
+    """
 
     vector: Vector
     what: str
     verdict: Verdict | None
-    runs: int
+    runs: tuple[int, ...]
     changed: int
     milliseconds: int
     reason: str
@@ -81,6 +107,8 @@ class Answer(msgspec.Struct, frozen=True):
     :param innocent: components that were shown to change no event.
     :param unexplained: events that change though no culprit is moved.
     :param noise: differences that were not searched, and why none of them can change a bit.
+    :param stacks: the good end, what lies between in order, and the bad end.
+    :param began, ended: moments in UTC; the end's is None while there is none.
     """
 
     session: int
@@ -104,6 +132,9 @@ class Answer(msgspec.Struct, frozen=True):
     innocent: tuple[str, ...] = ()
     unexplained: tuple[str, ...] = ()
     noise: tuple[tuple[str, str], ...] = ()
+    stacks: tuple[SearchedStack, ...] = ()
+    began: str = ""
+    ended: str | None = None
 
     @property
     def certified(self) -> bool:
@@ -129,6 +160,7 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
     engine, ledger = replay(store, session)
     state = engine.state()
     traces = _Traces(store, ledger)
+    chain = _chain(session.spec, engine)
     first = next((e.observation for e in ledger if e.observation.trace is not None), None)
     device = "unknown" if first is None else traces.at(engine.good).header.device_class
     return Answer(
@@ -137,7 +169,7 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
         bad=session.spec.bad.reference,
         settled=state.settled,
         findings=tuple(
-            _found(number, finding, engine, traces)
+            _found(number, finding, engine, traces, chain)
             for number, finding in enumerate(state.findings, 1)
         ),
         changed_events=len(engine.changed_events(engine.bad)),
@@ -162,7 +194,29 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
         innocent=state.cleared,
         unexplained=state.uncleared,
         noise=session.spec.noise,
+        stacks=tuple(
+            SearchedStack(stack.reference, stack.lock, _engine_of(store, ledger))
+            for stack, _ in chain
+        ),
+        began=session.created,
+        ended=session.events[-1].at if session.finished else None,
     )
+
+
+def _chain(spec: SessionSpec, engine: Engine) -> tuple[tuple[EndRecord | Milestone, Vector], ...]:
+    """The whole stacks of a search, each with where it lies."""
+    stacks: tuple[EndRecord | Milestone, ...] = (spec.good, *spec.milestones, spec.bad)
+    vectors = (engine.good, *(milestone_vector(each, spec) for each in spec.milestones), engine.bad)
+    return tuple(zip(stacks, vectors, strict=True))
+
+
+def _engine_of(store: Store, ledger: tuple[LedgerEntry, ...]) -> str:
+    """Name and version of the container engine; empty where there is none."""
+    blob = next((e.observation.manifest for e in ledger if e.observation.manifest), None)
+    if blob is None:
+        return ""
+    image = from_canonical(store.blobs.get(blob)).evidence.get("image")
+    return str(image.get("engine", "")) if isinstance(image, dict) else ""
 
 
 class _Traces:
@@ -189,7 +243,13 @@ class _Traces:
         return self._events[vector]
 
 
-def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> FoundChange:
+def _found(
+    number: int,
+    finding: Finding,
+    engine: Engine,
+    traces: _Traces,
+    chain: Sequence[tuple[EndRecord | Milestone, Vector]],
+) -> FoundChange:
     before = traces.events(finding.before)
     changes = tuple(
         _event_change(event, before, traces.events(finding.at)) for event in finding.events
@@ -205,7 +265,23 @@ def _found(number: int, finding: Finding, engine: Engine, traces: _Traces) -> Fo
         together=finding.together,
         sufficient=finding.sufficient,
         necessary=finding.necessary,
+        between=_between(finding, engine, chain) if len(chain) > 2 else None,
     )
+
+
+def _between(
+    finding: Finding, engine: Engine, chain: Sequence[tuple[EndRecord | Milestone, Vector]]
+) -> tuple[str, str]:
+    """The first stack in which every culprit has come as far as its point, and the one before."""
+    index = {axis.component: place for place, axis in enumerate(engine.axes)}
+    places = [index[culprit.component] for culprit in finding.culprits]
+    reached = (
+        at
+        for at, (_, vector) in enumerate(chain)
+        if at and all(vector[place] >= finding.at[place] for place in places)
+    )
+    at = next(reached, len(chain) - 1)
+    return chain[at - 1][0].reference, chain[at][0].reference
 
 
 def _event_change(
@@ -227,13 +303,28 @@ def _event_change(
         "absent" if one is None else one.note or one.digest,
         "absent" if other is None else other.note or other.digest,
         certified,
+        _outcome(one, other),
     )
+
+
+def _outcome(before: Event | None, after: Event | None) -> Outcome:
+    if before is None:
+        return "is new"
+    if after is None:
+        return "is gone"
+    if before.note is None and after.note is not None:
+        return "fails now"
+    if before.note is not None and after.note is None:
+        return "failed before"
+    return "other bits"
 
 
 def _lines(engine: Engine, ledger: tuple[LedgerEntry, ...]) -> tuple[TrialLine, ...]:
     spent: dict[Vector, int] = defaultdict(int)
+    runs: dict[Vector, list[int]] = defaultdict(list)
     for entry in ledger:
         spent[entry.vector] += sum(entry.observation.milliseconds.values())
+        runs[entry.vector].append(entry.sequence)
     lines = []
     for vector in dict.fromkeys(entry.vector for entry in ledger):
         failure = engine.evidence.failure(vector)
@@ -242,7 +333,7 @@ def _lines(engine: Engine, ledger: tuple[LedgerEntry, ...]) -> tuple[TrialLine, 
                 vector=vector,
                 what=label_of(engine.axes, vector),
                 verdict=engine.verdict(vector),
-                runs=engine.evidence.runs(vector),
+                runs=tuple(runs[vector]),
                 changed=len(engine.changed_events(vector)),
                 milliseconds=spent[vector],
                 reason="" if failure is None else failure[1],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
+from bitsect import __version__
 from bitsect.bisect.engine.model import Culprit
 from bitsect.bisect.findings import Answer, FoundChange
-from bitsect.bisect.wording import operations_of, operations_text, shown
+from bitsect.bisect.wording import counted, operations_of, operations_text, shown
 from bitsect.images.printable import in_one_line
 
 #: Events of one finding that are listed one by one.
@@ -32,8 +34,33 @@ def summary(answer: Answer) -> str:
     steps = "1 step changed them" if found == 1 else f"{found} steps changed them"
     if sum(len(finding.changes) for finding in answer.findings) > answer.changed_events:
         steps += ", some more than once"
-    inexact = sum(not finding.exact for finding in answer.findings)
-    return f"{changed}; {steps}" + (f", {inexact} of them known only as a range" if inexact else "")
+    ranges = sum(any(map(is_range, finding.culprits)) for finding in answer.findings)
+    joint = sum(bool(finding.together) for finding in answer.findings)
+    return f"{changed}; {steps}" + "".join(
+        f", {how}" if found == 1 else f", {count} of them {how}"
+        for count, how in (
+            (ranges, "known only as a range"),
+            (joint, "of components that could only be moved together"),
+        )
+        if count
+    )
+
+
+def is_range(culprit: Culprit) -> bool:
+    """Whether points between its two could not be run."""
+    return not culprit.bound.exact and not culprit.bound.inseparable
+
+
+def outcomes_text(found: FoundChange) -> str:
+    """How many of its events are more than other bits; empty if none."""
+    counts = Counter(change.outcome for change in found.changes)
+    del counts["other bits"]
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+
+
+def between_text(found: FoundChange) -> str:
+    """Between which neighbours of a chain it came; empty where there is no chain."""
+    return f"between {found.between[0]} and {found.between[1]}" if found.between else ""
 
 
 def step_text(culprit: Culprit) -> str:
@@ -89,13 +116,18 @@ def _table(answer: Answer) -> Iterator[str]:
 def _finding(found: FoundChange) -> Iterator[str]:
     yield f"## {found.number}. " + _plain(" and ".join(step_text(c) for c in found.culprits))
     yield ""
+    if found.between:
+        yield f"- It came between {_code(found.between[0])} and {_code(found.between[1])}."
     for culprit in found.culprits:
-        if not culprit.bound.exact:
+        if is_range(culprit):
             bound = _plain(bound_text(culprit))
             yield f"- {_code(culprit.component)} is known only as {bound}."
     yield from _proof(found)
     for group in found.operations:
-        yield f"- {_plain(group.kind)}: {_plain(', '.join(group.names))} ({group.events} events)."
+        names = _plain(", ".join(group.names))
+        yield f"- {_plain(group.kind)}: {names} ({counted(group.events, 'event')})."
+    if outcomes_text(found):
+        yield f"- Not only other bits: of these events {outcomes_text(found)}."
     yield ""
     yield "| event | before | after |"
     yield "|---|---|---|"
@@ -112,9 +144,14 @@ def _proof(found: FoundChange) -> Iterator[str]:
     apart = [c for c in found.culprits if c.component not in found.together]
     if found.together:
         names = ", ".join(map(_code, found.together))
-        yield f"- {names} could not be left out: without it the others do not run."
+        yield (
+            f"- Moved together only: with {names} left out the rest did not run, so"
+            f" {'it' if len(found.together) == 1 else 'each of these'} may be to blame, or only be"
+            " needed by what is."
+        )
     if len(apart) > 1:
-        yield "- Each of these is needed: with any one of them taken back, the change is gone."
+        names = ", ".join(_code(culprit.component) for culprit in apart)
+        yield f"- Each of {names} is needed: with any one of them taken back, the change is gone."
     if found.sufficient is not None:
         word = "is enough" if found.sufficient else "is not enough: its surroundings matter"
         yield f"- Sufficiency: the good end with this step alone {word}."
@@ -166,12 +203,12 @@ def _trials(answer: Answer) -> Iterator[str]:
     scan = f" (a linear scan takes {answer.scan})" if answer.scan else ""
     yield f"## Trials: {len(answer.trials)}{scan}"
     yield ""
-    yield "| # | what was different | verdict | runs | events changed | seconds |"
-    yield "|---|---|---|---|---|---|"
-    for number, line in enumerate(answer.trials, 1):
+    yield "| runs | what was different | verdict | events changed | seconds |"
+    yield "|---|---|---|---|---|"
+    for line in answer.trials:
         yield (
-            f"| {number} | {_plain(line.what)} | {line.verdict} | {line.runs} | {line.changed}"
-            f" | {line.milliseconds / 1000:.1f} |"
+            f"| {', '.join(map(str, line.runs))} | {_plain(line.what)} | {line.verdict}"
+            f" | {line.changed} | {line.milliseconds / 1000:.1f} |"
         )
     yield ""
 
@@ -179,10 +216,17 @@ def _trials(answer: Answer) -> Iterator[str]:
 def _conditions(answer: Answer) -> Iterator[str]:
     yield "## Conditions"
     yield ""
+    last = len(answer.stacks) - 1
+    for at, stack in enumerate(answer.stacks):
+        role = "Good end" if at == 0 else "Bad end" if at == last else "Between"
+        engine = f", run by {_plain(stack.engine)}" if stack.engine else ""
+        yield f"- {role}: {_code(stack.reference)}, {_code(stack.identity)}{engine}"
     yield f"- Python: {_plain(answer.interpreter)}"
     yield f"- Device class: {_plain(answer.device)}"
     yield f"- Probe: {_code(answer.probe)}"
-    yield f"- Session: {answer.session}"
+    ended = f", ended {answer.ended}" if answer.ended else ", not ended"
+    yield f"- Session: {answer.session}, begun {answer.began}{ended}"
+    yield f"- Written by: bitsect {__version__}"
 
 
 def _plain(text: str) -> str:

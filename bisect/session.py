@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from bitsect.bisect.engine.engine import Engine
-from bitsect.bisect.engine.model import Axis, EndProblem, Trial
+from bitsect.bisect.engine.model import Axis, EndProblem, Trial, Vector
 from bitsect.bisect.errors import (
     EndFailed,
     NondeterministicEnd,
@@ -30,7 +30,7 @@ from bitsect.bisect.errors import (
 from bitsect.bisect.observing import Observer
 from bitsect.bisect.outcomes import OutcomeReader
 from bitsect.bisect.question_record import Question
-from bitsect.bisect.records import LedgerEntry, Observation, SessionRecord, SessionSpec
+from bitsect.bisect.records import LedgerEntry, Milestone, Observation, SessionRecord, SessionSpec
 from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.specimen import TrialRunner
 from bitsect.bisect.store import Store
@@ -226,12 +226,14 @@ def engine_of(spec: SessionSpec) -> Engine:
     index = {axis.component: position for position, axis in enumerate(spec.axes)}
     return Engine(
         spec.axes,
-        milestones=[
-            tuple(axis.points.index(milestone.points[axis.component]) for axis in spec.axes)
-            for milestone in spec.milestones
-        ],
+        milestones=[milestone_vector(milestone, spec) for milestone in spec.milestones],
         blocks=[[index[component] for component in block] for block in spec.blocks],
     )
+
+
+def milestone_vector(milestone: Milestone, spec: SessionSpec) -> Vector:
+    """Where a stack between the ends lies."""
+    return tuple(axis.points.index(milestone.points[axis.component]) for axis in spec.axes)
 
 
 class _Claim(Protocol):

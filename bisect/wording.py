@@ -106,6 +106,11 @@ def operations_text(
     return separator.join(parts)
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def short(names: Iterable[str], most: int = 4) -> str:
     """The first few names, and how many more there are."""
     listed = tuple(names)

@@ -96,7 +96,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
     """A stack that was made again.
 
     :param python: of an environment; None for an image.
-    :param image: a reference to an image or a hybrid; None for an environment.
+    :param image: by which the engine too knows an image or a hybrid; None for an environment.
     :param drift: how it differs from its manifest all the same.
     """
 
@@ -127,7 +127,7 @@ def rebuilt(pinned: Manifest, found: Found, pinner: Pinner) -> Rebuilt:
         drift = verified(pinned, found, pinner)
     if stack.image is not None and stack.recipe is None:
         # It need not have a Python, as what is made ready must.
-        return Rebuilt(None, stack.image.short, drift)
+        return Rebuilt(None, stack.image.engine_id, drift)
     handle = found.runtime.ensure(stack)
     handle.release()
     if stack.image is not None:

@@ -137,7 +137,12 @@ def main() -> None:
     parser.add_argument("--base", required=True, help="image that the wheels are to run in")
     parser.add_argument("output", type=Path, help="folder to put them in")
     asked = parser.parse_args()
-    make(asked.base, asked.output.absolute())
+    try:
+        make(asked.base, asked.output.absolute())
+    except subprocess.CalledProcessError as error:
+        # What went wrong is what the program has just said.
+        program = " ".join(map(str, error.cmd[:3]))
+        sys.exit(f"{program} … ended with {error.returncode}; nothing was made for {asked.base}")
 
 
 if __name__ == "__main__":

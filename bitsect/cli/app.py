@@ -31,6 +31,7 @@ bisect_app = typer.Typer(
     rich_markup_mode="markdown",
     help="Find which step between two stacks changed which bits.",
 )
+
 bisect_commands.register(bisect_app)
 
 bitsect_app = typer.Typer(
@@ -52,13 +53,16 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@bitsect_app.callback()
-def _bitsect(
+def _options(
     version: bool = typer.Option(
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
     """Options of the program itself; each does its work when it is read."""
+
+
+bisect_app.callback()(_options)
+bitsect_app.callback()(_options)
 
 
 def main() -> None:

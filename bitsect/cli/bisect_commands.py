@@ -59,6 +59,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
     app.command()(start)
     app.command()(status)
+    app.command()(sessions)
     app.command()(log)
     app.command("report")(report)
 
@@ -174,6 +175,20 @@ def status(session: SessionNumber = None, as_json: Json = False) -> int:
     return 0
 
 
+def sessions(as_json: Json = False) -> int:
+    """List all sessions, the latest last.
+
+    Example: `bisect sessions`
+    """
+    with Workshop.existing_store() as store:
+        known = store.sessions()
+    if as_json:
+        print_json(known)
+    else:
+        tables.print_sessions(known)
+    return 0
+
+
 def log(
     session: SessionNumber = None,
     run: Annotated[
@@ -196,15 +211,23 @@ def log(
     the stack of that run again.
     """
     if manifest is not None:
+        if run is None:
+            raise typer.BadParameter("it is a run's: name one with --run", param_hint="--manifest")
         require_place_for(manifest)
     with Workshop.existing_store() as store:
         record = store.session(session)
         ledger = store.ledger(record.number)
         if run is not None:
-            seen = _observation(record, ledger, run)
-            print_text(_last_lines(store, seen))
+            entry = _entry(record, ledger, run)
+            printed = _last_lines(store, entry.observation)
             if manifest is not None:
-                _stack_of(store, record, seen, run).save(manifest)
+                _stack_of(store, record, entry.observation, run).save(manifest)
+            if as_json:
+                print_json({"session": record.number, "run": entry, "printed": printed})
+            elif manifest is None:
+                print_text(printed)
+            else:
+                print_text(f"the stack of run {run} is written to {manifest}")
             return 0
     if as_json:
         print_json({"session": record, "ledger": ledger})
@@ -213,12 +236,12 @@ def log(
     return 0
 
 
-def _observation(session: SessionRecord, ledger: Sequence[LedgerEntry], run: int) -> Observation:
+def _entry(session: SessionRecord, ledger: Sequence[LedgerEntry], run: int) -> LedgerEntry:
     """:raises NoRun: the session has no such run."""
     entry = next((each for each in ledger if each.sequence == run), None)
     if entry is None:
         raise NoRun(session.number, run, len(ledger))
-    return entry.observation
+    return entry
 
 
 def _last_lines(store: Store, seen: Observation) -> str:

@@ -19,6 +19,7 @@ from bitsect.bisect.errors import (
     StoreError,
     UnusableEnds,
 )
+from bitsect.bisect.wording import counted
 from bitsect.images.contents.errors import ArchiveError, ClashError
 from bitsect.images.errors import (
     BadReference,
@@ -355,7 +356,9 @@ def _(error: UnusableEnds) -> str:
 def _(error: EndFailed) -> str:
     remedy = "Name an end that runs."
     if "torch is not installed" in error.reason:
-        remedy = "Add torch to the requirements of both ends."
+        remedy = "Name stacks that have torch, for the Python that they start."
+        if error.reference.startswith("venv:"):
+            remedy = "Add torch to the requirements of both ends."
     return (
         f"{error.verdict}: the {error.side} end, {error.reference}, did not run:"
         f" {error.reason or 'it said nothing'}. {remedy}"
@@ -366,8 +369,8 @@ def _(error: EndFailed) -> str:
 def _(error: NondeterministicEnd) -> str:
     return (
         f"NONDETERMINISTIC: the {error.side} end, {error.reference}, does not repeat itself in"
-        f" {len(error.events)} events; the first is {error.events[0]}. A search would walk on"
-        " noise: make that operation deterministic first."
+        f" {counted(len(error.events), 'event')}; the first is {error.events[0]}. A search would"
+        " walk on noise: make that operation deterministic first."
     )
 
 
@@ -429,7 +432,8 @@ def _(error: NoManifest) -> str:
 @_explains(NotMadeOfParts)
 def _(error: NotMadeOfParts) -> str:
     return (
-        f"the {error.side} end, {error.reference}, has other bits in {len(error.events)} events"
+        f"the {error.side} end, {error.reference}, has other bits in"
+        f" {counted(len(error.events), 'event')}"
         f" when it is put together from its components; the first is {error.events[0]}. Something"
         " of the image that is no component matters, such as its user, extended attributes, or a"
         " loader cache older than its libraries: `bitsect diff` lists what the images' configs"

@@ -15,7 +15,7 @@ from bitsect.bisect.engine.model import Trial
 from bitsect.bisect.records import LedgerEntry, SessionRecord
 from bitsect.bisect.reporting import Reporter
 from bitsect.bisect.verdicts import Verdict
-from bitsect.bisect.wording import open_brackets
+from bitsect.bisect.wording import counted, open_brackets
 from bitsect.cli.console import console
 from bitsect.cli.tables import left_text
 
@@ -36,7 +36,7 @@ def outcome_text(trial: Trial, entry: LedgerEntry, engine: Engine) -> str:
             return "a trace, and none of the good end's to compare it with"
         return "a trace, to be compared with the good end's"
     if verdict is Verdict.MISMATCH:
-        return f"{verdict}, {len(engine.changed_events(trial.vector))} events changed"
+        return f"{verdict}, {counted(len(engine.changed_events(trial.vector)), 'event')} changed"
     reason = entry.observation.reason.split("\n", 1)[0]
     return f"{verdict}: {reason}" if reason and verdict not in MARKS else str(verdict)
 

@@ -147,6 +147,8 @@ def _chain(asked: Asked, workshop: Workshop, reporter: Reporter) -> tuple[Stack,
         if not found.matching:
             what = f"--tags {asked.between.tags}"
             raise BadReference(what, "no tag of the good end's repository matches it")
+        names = ", ".join(image.reference for image in found.images)
+        reporter.notice(f"images between the ends: {names or 'none'}")
         between += [_resolved(workshop, image) for image in found.images]
     return distinct_chain((good, *between, bad))
 

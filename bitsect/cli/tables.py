@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from rich.table import Table
 from rich.text import Text
@@ -10,14 +10,23 @@ from rich.text import Text
 from bitsect.bisect.compare import Comparison
 from bitsect.bisect.findings import Answer, FoundChange
 from bitsect.bisect.records import LedgerEntry, SessionRecord
-from bitsect.bisect.report import bound_text, step_text, summary
-from bitsect.bisect.wording import label_of, operations_of, operations_text, short, shown
+from bitsect.bisect.report import (
+    between_text,
+    bound_text,
+    is_range,
+    outcomes_text,
+    step_text,
+    summary,
+)
+from bitsect.bisect.wording import counted, label_of, operations_of, operations_text, short, shown
 from bitsect.cli.console import SafeConsole
 from bitsect.images.differences import Difference
 from bitsect.images.drift import Drift
 
 #: Columns that a step may take on a line of its own.
 WIDEST_STEP = 28
+#: Characters of a value that a table shows whole.
+LONGEST_VALUE = 160
 
 
 def print_answer(answer: Answer) -> None:
@@ -37,7 +46,7 @@ def print_answer(answer: Answer) -> None:
             table.add_row(
                 str(found.number),
                 Text("\n".join(_steps(found))),
-                Text(operations_text(found.operations, len(found.operations), 4, "\n")),
+                Text("\n".join(_changed(found))),
                 str(len(found.changes)),
                 f"{found.runs_before}+{found.runs_after}",
                 end_section=True,
@@ -47,7 +56,7 @@ def print_answer(answer: Answer) -> None:
     if answer.findings and answer.certified:
         out.print(Text("Every change is confirmed by SHA-256 of the bytes on both sides."))
     scan = f"; a linear scan of these releases takes {answer.scan}" if answer.scan else ""
-    out.print(Text(f"{len(answer.trials)} trials{scan}."))
+    out.print(Text(f"{counted(len(answer.trials), 'trial')}{scan}."))
     if answer.innocent:
         out.print(Text(innocent_text(answer)), soft_wrap=True)
     if answer.unexplained:
@@ -62,6 +71,21 @@ def print_answer(answer: Answer) -> None:
     else:
         left = left_text(answer.left_at_most, answer.repeats_left, 1 if answer.scan else 2)
         out.print(Text(f"{left}: the same command goes on."))
+
+
+def print_sessions(sessions: Iterable[SessionRecord]) -> None:
+    """What was searched, and how far it came."""
+    out = _out()
+    table = _table("#", "good end", "bad end", "begun", "state")
+    for session in sessions:
+        table.add_row(
+            str(session.number),
+            Text(session.spec.good.reference),
+            Text(session.spec.bad.reference),
+            session.created[: len("2026-01-01T00:00")].replace("T", " "),
+            "finished" if session.finished else "open",
+        )
+    out.print(table)
 
 
 def print_ledger(session: SessionRecord, ledger: Iterable[LedgerEntry]) -> None:
@@ -124,11 +148,8 @@ def print_differences(differences: Iterable[Difference]) -> None:
     if telling:
         table = _table("component", "first", "second")
         for difference in telling:
-            table.add_row(
-                Text(difference.component),
-                Text(difference.before or "absent"),
-                Text(difference.after or "absent"),
-            )
+            before, after = telling_parts(difference.before, difference.after)
+            table.add_row(Text(difference.component), Text(before), Text(after))
         out.print(table)
     noise = len(listed) - len(telling)
     out.print(
@@ -139,6 +160,30 @@ def print_differences(differences: Iterable[Difference]) -> None:
     )
 
 
+def telling_parts(before: str | None, after: str | None) -> tuple[str, str]:
+    """Two values; of long ones only the words that the other does not have, in order."""
+    first, second = (value if value is not None else "absent" for value in (before, after))
+    if max(len(first), len(second)) <= LONGEST_VALUE:
+        return first, second
+    one, other = first.split(), second.split()
+    parts = [_words_beyond(one, set(other)), _words_beyond(other, set(one))]
+    if not any(parts):
+        # They differ in what stands between their words, or in the order of these.
+        parts = [first, second]
+    return _cut(parts[0]), _cut(parts[1])
+
+
+def _words_beyond(words: Iterable[str], others: Set[str]) -> str:
+    return " ".join(word for word in words if word not in others)
+
+
+def _cut(text: str) -> str:
+    if not text:
+        return "(nothing more)"
+    more = len(text) - LONGEST_VALUE
+    return f"{text[:LONGEST_VALUE]} … ({more} characters more, see --json)" if more > 0 else text
+
+
 def print_drift(drift: Drift) -> None:
     """What of a stack is not as it was pinned, noise too; of the evidence only how much."""
     out = _out()
@@ -146,11 +191,12 @@ def print_drift(drift: Drift) -> None:
     if shown:
         table = _table("component", "layer", "pinned", "now", "")
         for difference in shown:
+            before, after = telling_parts(difference.before, difference.after)
             table.add_row(
                 Text(difference.component),
                 difference.layer,
-                Text(difference.before or "absent"),
-                Text(difference.after or "absent"),
+                Text(before),
+                Text(after),
                 "noise" if difference.noise else "",
             )
         out.print(table)
@@ -172,24 +218,34 @@ def print_drift(drift: Drift) -> None:
 
 def innocent_text(answer: Answer) -> str:
     """Which components changed nothing."""
-    count = len(answer.innocent)
-    word = "1 other difference" if count == 1 else f"{count} other differences"
-    return f"{word} changed no bit: {short(map(shown, answer.innocent), 12)}."
+    differences = counted(len(answer.innocent), "other difference")
+    return f"{differences} changed no bit: {short(map(shown, answer.innocent), 12)}."
 
 
 def left_text(trials: int, repeats: int, axes: int) -> str:
     """What may still have to run. The number is a bound on one axis, an estimate on several."""
     amount = "at most" if axes == 1 else "about"
-    return f"{amount} {trials} trials left" + (f", and {repeats} repeats" if repeats else "")
+    more = f", and {counted(repeats, 'repeat')}" if repeats else ""
+    return f"{amount} {counted(trials, 'trial')} left{more}"
 
 
 def _steps(found: FoundChange) -> Iterable[str]:
     for culprit in found.culprits:
         yield step_text(culprit)
-        if culprit.component not in found.together and not culprit.bound.exact:
+        if is_range(culprit):
             yield bound_text(culprit)
     if found.together:
-        yield "needed for the rest to run: " + ", ".join(map(shown, found.together))
+        yield "moved together only, the rest did not run without: " + ", ".join(
+            map(shown, found.together)
+        )
+    if found.between:
+        yield between_text(found)
+
+
+def _changed(found: FoundChange) -> Iterable[str]:
+    yield operations_text(found.operations, len(found.operations), 4, "\n")
+    if outcomes_text(found):
+        yield f"not only other bits: {outcomes_text(found)}"
 
 
 def _digest_text(digest: str | None) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from bitsect.bisect.engine.model import Axis
 from bitsect.bisect.question_record import NOTHING, Question
-from bitsect.bisect.records import EndRecord, Observation, SessionSpec
+from bitsect.bisect.records import EndRecord, Observation, SessionRecord, SessionSpec
+from bitsect.bisect.reporting import Reporter
+from bitsect.bisect.session import SessionDriver
 from bitsect.bisect.specimen import Specimen
 from bitsect.bisect.store import Store
 from bitsect.bisect.verdicts import Verdict
@@ -105,3 +107,9 @@ def question(axes: tuple[Axis, ...] = (Axis("pip:numpy", POINTS),)) -> Question:
         options={},
     )
     return Question(good, bad, spec)
+
+
+def searched(store: Store) -> SessionRecord:
+    """A session that has ended."""
+    laboratory = FakeLaboratory(store)
+    return SessionDriver(question(), FakeMixer(), laboratory, store, Reporter()).run()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from bitsect.bisect.engine.model import Bound, Culprit
-from bitsect.bisect.findings import Answer, EventChange, FoundChange, TrialLine
-from bitsect.bisect.report import markdown
+from bitsect.bisect.findings import Answer, EventChange, FoundChange, SearchedStack, TrialLine
+from bitsect.bisect.report import markdown, summary
 from bitsect.bisect.verdicts import Verdict
 from bitsect.bisect.wording import Operations
 
@@ -14,26 +14,32 @@ EVIL = "1 | `x`\n## Approved\n| \x1b[2J <img src=x> [y](z)"
 TABLE_ROW = "| "
 
 
-def answer(component: str, point: str, text: str) -> Answer:
+def answer(component: str, point: str, text: str, *, inseparable: bool = False) -> Answer:
     """An answer in which everything that a stack can name is one of these."""
-    bound = Bound(exact=False, below="1.0", blocked=(point,), reasons=(text,))
+    bound = Bound(False, "1.0", (point,), (text,), inseparable)
+    together = (component,) if inseparable else ()
     found = FoundChange(
         number=1,
         culprits=(Culprit(component, "1.0", point, bound),),
         exact=False,
         operations=(Operations("data", ("log",), 1),),
-        changes=(EventChange("0/0/host/data.a.b/l|g#0", "a", "b", True),),
+        changes=(
+            EventChange("0/0/host/data.a.b/l|g#0", "a", "b", True),
+            EventChange("0/0/host/data.a.b/log#0", "a", "raised TypeError", False, "fails now"),
+        ),
         runs_before=2,
         runs_after=2,
-        together=(component,),
+        together=together,
+        between=("between", text),
     )
-    line = TrialLine((1,), f"{component} {point}", Verdict.MISMATCH, 2, 1, 1000, text)
+    line = TrialLine((1,), f"{component} {point}", Verdict.MISMATCH, (3, 5), 1, 1000, text)
     return Answer(
-        session=1, good=text, bad="bad", settled=True, findings=(found,), changed_events=1,
+        session=1, good=text, bad="bad", settled=True, findings=(found,), changed_events=2,
         compared_events=2, trials=(line,), scan=None, left_at_most=0, repeats_left=0,
         open_brackets=((text, text),), came_back=(text,), left_out={component: {text: 1}},
         interpreter=text, device="cpu", probe="sha256:00", innocent=(component,),
-        noise=((component, text),),
+        noise=((component, text),), began="then",
+        stacks=(SearchedStack(text, text, text), SearchedStack(text, "sha256:01")),
     )  # fmt: skip
 
 
@@ -56,7 +62,7 @@ def test_a_stack_cannot_write_lines_or_steer_a_terminal() -> None:
 def test_a_stack_cannot_add_cells_to_a_table() -> None:
     document = markdown(answer(f"env:{EVIL}", EVIL, EVIL))
     tables = [line for line in document.splitlines() if line.startswith(TABLE_ROW)]
-    assert {cells(line) for line in tables} == {4, 6, 7}
+    assert {cells(line) for line in tables} == {4, 6}
 
 
 def test_markup_outside_code_is_escaped() -> None:
@@ -73,6 +79,34 @@ def test_backticks_do_not_end_a_code_span() -> None:
 
 def test_plain_text_stays_as_it_is() -> None:
     document = markdown(answer("pip:numpy", "2.0", "it broke"))
-    assert "| 1 | numpy 1.0 → 2.0 | data: log | 1 | 2 + 2 runs, SHA-256 |" in document
+    assert "| 1 | numpy 1.0 → 2.0 | data: log | 2 | 2 + 2 runs |" in document
     assert "- `pip:numpy` is known only as a range: 2.0 (it broke) could not be run." in document
     assert msgspec.json.encode(document)
+
+
+def test_what_is_only_known_to_move_together_is_no_range() -> None:
+    told = answer("pip:numpy", "2.0", "it broke", inseparable=True)
+    document = markdown(told)
+    assert "known only as a range" not in document
+    assert (
+        "2 events differ between the ends; 1 step changed them, of components that could"
+        in summary(told)
+    )
+    assert "- Moved together only: with `pip:numpy` left out the rest did not run" in document
+
+
+def test_a_finding_says_where_in_a_chain_it_came_and_what_is_more_than_bits() -> None:
+    document = markdown(answer("env:A", "2", "train:11"))
+    assert "- It came between `between` and `train:11`." in document
+    assert "- Not only other bits: of these events 1 fails now." in document
+
+
+def test_the_conditions_say_what_ran_and_when() -> None:
+    document = markdown(answer("env:A", "2", "train:11"))
+    assert "- Good end: `train:11`, `train:11`, run by train:11" in document
+    assert "- Bad end: `train:11`, `sha256:01`\n" in document
+    assert "- Session: 1, begun then, not ended" in document
+
+
+def test_a_trial_is_named_by_its_runs() -> None:
+    assert "| 3, 5 | env:A 2 | MISMATCH | 1 | 1.0 |" in markdown(answer("env:A", "2", "it broke"))

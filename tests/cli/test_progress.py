@@ -25,7 +25,7 @@ def said(trial: Trial, **told: Outcome) -> str:
 
 def test_changed_events_are_counted() -> None:
     text = said(BAD, good=Outcome({"a": "1", "b": "1"}), bad=Outcome({"a": "1", "b": "2"}))
-    assert text == "MISMATCH, 1 events changed"
+    assert text == "MISMATCH, 1 event changed"
 
 
 def test_before_the_good_end_there_is_nothing_to_compare() -> None:

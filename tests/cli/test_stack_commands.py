@@ -229,18 +229,20 @@ class TestVerify:
 
 
 class TestRebuild:
-    def test_an_image_is_named_by_digest_and_verified(self, pinned: Path, capsys: Captured) -> None:
+    def test_an_image_is_named_as_the_engine_knows_it_and_verified(
+        self, pinned: Path, capsys: Captured
+    ) -> None:
         capsys.readouterr()
         assert run("rebuild", str(pinned)) == 0
         assert capsys.readouterr().out.splitlines() == [
-            "team/train@sha256:bbbbbbbbbbbb", f"{NAME} is as pinned.",
+            digest_of("a"), f"{NAME} is as pinned.",
         ]  # fmt: skip
 
     def test_json(self, pinned: Path, capsys: Captured) -> None:
         capsys.readouterr()
         assert run("rebuild", str(pinned), "--json") == 0
         printed = json.loads(capsys.readouterr().out)
-        assert printed["image"] == "team/train@sha256:bbbbbbbbbbbb"
+        assert printed["image"] == digest_of("a")
         assert printed["drift"]["differences"] == []
 
     def test_what_drifted_all_the_same_is_told(

@@ -208,10 +208,10 @@ class TestMakingAgain:
         made = rebuilt(GOOD, found, taking(spoilt(), spoilt()))
         assert made.drift.outcome == "drift"
 
-    def test_an_image_is_named_by_its_digest_and_never_removed(self) -> None:
+    def test_an_image_is_named_as_the_engine_knows_it_and_never_removed(self) -> None:
         runtime = FakeRuntime({})
         made = rebuilt(GOOD, Found(runtime, IMAGE), taking(spoilt()))
-        assert made.image == "team/train@sha256:bbbbbbbbbbbb"
+        assert made.image == digest_of("a")
         assert made.drift.outcome == "drift"
         assert runtime.handles == []
 
