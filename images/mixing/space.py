@@ -116,14 +116,26 @@ class ImageSpace:
         entries = self.contents[state.donor].entries
         return {path: entries[path] for path in state.paths}
 
-    def nearest(self, recipe: Recipe, built: Iterable[Recipe] = ()) -> Recipe:
+    def nearest(
+        self, recipe: Recipe, built: Iterable[Recipe] = (), *, unsetting: bool = True
+    ) -> Recipe:
         """The recipe to start from: an image of the chain, or one of those that were built.
 
         The fewest bytes are copied from there, and of several that are equal in this, the fewest
         components moved. Built ones of other images are passed over.
+
+        :param unsetting: a variable that is too many can be taken away; otherwise whatever has
+            one is passed over, if there is anything else.
         """
-        known = [each for each in built if self.knows(each)]
-        return min((*self.chain_recipes, *known), key=lambda base: self._distance(base, recipe))
+        bases = [*self.chain_recipes, *(each for each in built if self.knows(each))]
+        if not unsetting:
+            bases = [base for base in bases if not self._too_many(base, recipe)] or bases
+        return min(bases, key=lambda base: self._distance(base, recipe))
+
+    def _too_many(self, base: Recipe, wanted: Recipe) -> set[str]:
+        """Variables that are set in one and not in the other."""
+        had, kept = self.components(base), self.components(wanted)
+        return {name for name in had if name.startswith("env:") and name not in kept}
 
     def _distance(self, base: Recipe, wanted: Recipe) -> tuple[int, int]:
         moved = set(wanted.states) - set(base.states)

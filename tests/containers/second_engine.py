@@ -12,10 +12,9 @@ from pathlib import Path
 import docker
 
 from tests.containers.enclosure import Enclosure, SmallDisk, enclosure
-from tests.containers.engine import ANSWER_SECONDS
+from tests.containers.engine import ANSWER_SECONDS, copy_images
 
 _START_SECONDS = 60
-_PIECE = 1 << 20
 
 
 class SecondEngine:
@@ -70,19 +69,8 @@ class SecondEngine:
 
     def load(self, origin: docker.DockerClient, images: Sequence[str]) -> None:
         """Bring images in from another engine, with what they share once."""
-        with (
-            origin.api.get(
-                f"{origin.api.base_url}/v{origin.api.api_version}/images/get",
-                params={"names": list(images)}, stream=True, timeout=ANSWER_SECONDS,
-                headers={"Accept-Encoding": "identity"},
-            ) as answer,
-            self.client() as client,
-        ):  # fmt: skip
-            answer.raise_for_status()
-            pieces = iter(lambda: answer.raw.read(_PIECE), b"")
-            # The stubs leave the types of this one out.
-            for line in client.api.load_image(pieces):  # type: ignore[no-untyped-call]
-                assert "error" not in line, line
+        with self.client() as client:
+            copy_images(origin, client.api, images)
 
     def _answers(self) -> bool:
         # The SDK forgets to close a socket on which nobody answers.

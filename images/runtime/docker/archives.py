@@ -90,6 +90,11 @@ def from_image(
 
 def _below(engine: Engine, container: str, root: str, missing: dict[str, Entry]) -> Piece:
     """Those missing paths that are at or below a root; they are missing no more."""
+    known = missing.get(root)
+    if engine.is_podman and known is not None and known.kind == "link":
+        # It follows the link that it is asked for. All of a link stands in its entry.
+        yield _header(_member(root, missing.pop(root)))
+        return
     sent: dict[str, Entry] = {}
     for info, data in _lent(engine, container, root):
         path = _path_in(root, info.name)

@@ -26,6 +26,8 @@ from bitsect.images.offers.offer import Offers
 from bitsect.images.runtime.docker.arranging import Arrangement, Loan
 from bitsect.images.runtime.docker.committing import (
     BaseImage,
+    all_labels,
+    carried,
     commit,
     config_like,
     described,
@@ -122,16 +124,18 @@ class HybridBuilder:
             loans = [*self._loans(todo), *self._offered_loans(todo, recipe, stack)]
             arrangement = Arrangement(todo, loans, self._space.contents)
             arrangement.refuse_volumes(base.volumes)
-            bench = stack.enter_context(workbench(engine, marks, base.id, python))
-            arrangement.carry_out(engine, marks, bench)
-            arrangement.check(engine, bench)
             labels = {
                 **own_labels(marks, KIND, good, base),
                 CHAIN: json.dumps(recipe.chain),
                 STATES: json.dumps(dict(recipe.states)),
             }
+            labels = all_labels(labels, recipe.digest, base)
+            given = carried(engine, base, todo.environment, labels)
+            bench = stack.enter_context(workbench(engine, marks, base.id, python, given=given))
+            arrangement.carry_out(engine, marks, bench)
+            arrangement.check(engine, bench)
             config = config_like(good, base, todo.environment)
-            commit(engine, marks, bench.container, recipe.digest, base, config, labels)
+            commit(engine, marks, bench.container, config, labels)
 
     @contextmanager
     def _nearest(self, recipe: Recipe, built: set[Recipe]) -> Iterator[tuple[Recipe, BaseImage]]:
@@ -140,7 +144,8 @@ class HybridBuilder:
         :param built: hybrids that may be there; those that are not, or are of no use, are removed.
         """
         while True:
-            nearest = self._space.nearest(recipe, built)
+            unsetting = not self._engine.is_podman
+            nearest = self._space.nearest(recipe, built, unsetting=unsetting)
             index = self._space.chain_index(nearest)
             if index is not None:
                 image = self._space.images[index].engine_id

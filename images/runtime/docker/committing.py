@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from docker.errors import NotFound
 
-from bitsect.images.errors import InfrastructureError
+from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.image_identity import ImageIdentity
 from bitsect.images.layers import Record
 from bitsect.images.runtime.docker.engine import Engine
@@ -56,28 +58,76 @@ def described(engine: Engine, image: str, key: str) -> BaseImage:
     )
 
 
+class Carried(Record, frozen=True):
+    """What a container has from the start because the image that is made of it is to have it.
+
+    Podman takes an image's variables and labels from the container, whatever it is told when the
+    image is made.
+    """
+
+    environment: tuple[str, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def carried(
+    engine: Engine, base: BaseImage, changes: Mapping[str, str | None], labels: Mapping[str, str]
+) -> Carried:
+    """What a container has to have for `commit` to make the image.
+
+    Raises UnbuildableError for a variable that cannot be taken away.
+
+    :param labels: all that the image gets.
+    """
+    if not engine.is_podman:
+        return Carried()
+    present = {pair.partition("=")[0] for pair in base.environment}
+    for name, value in changes.items():
+        if value is None and name in present:
+            reason = f"{engine.title} cannot take a variable away from what an image is made from"
+            raise UnbuildableError(f"env:{name}", reason)
+    variables = (f"{name}={value}" for name, value in changes.items() if value is not None)
+    return Carried(tuple(variables), dict(labels))
+
+
 def commit(
     engine: Engine,
     marks: Marks,
     container: str,
-    key: str,
-    base: BaseImage,
     config: Mapping[str, Any],
     labels: Mapping[str, str],
 ) -> str:
-    """Make an image of a container; gives its id.
+    """Make an image of a container that was created with what `carried` says; gives its id.
 
-    :param key: digest of its recipe.
     :param config: that the image gets, less its labels; see `config_like`.
-    :param labels: that say more of it than whose and what it is.
+    :param labels: see `all_labels`.
     """
-    marked = {**labels, RECIPE: key, BASE: base.key, BASE_SIZE: str(base.size)}
-    repository, tag = name_of(labels[MADE], key, marks.root)
+    repository, tag = name_of(labels[MADE], labels[RECIPE], marks.root)
+    instructions = [
+        f"ENTRYPOINT {json.dumps(config['Entrypoint'])}",
+        f"CMD {json.dumps(config['Cmd'])}",
+        f"WORKDIR {config['WorkingDir']}",
+        f"USER {config['User'] or '0'}",
+        f"LABEL {MADE}={labels[MADE]}",
+    ]
     with every_fault("making an image"):
         made = engine.api.commit(
-            container, repository=repository, tag=tag, conf={**config, "Labels": marked}
+            container,
+            repository=repository,
+            tag=tag,
+            conf={**config, "Labels": dict(labels)},
+            # The other engines have all of it from the config.
+            changes=instructions if engine.is_podman else None,
         )
     return str(made["Id"])
+
+
+def all_labels(labels: Mapping[str, str], key: str, base: BaseImage) -> dict[str, str]:
+    """Labels with those that say what an image was made from.
+
+    :param key: digest of its recipe.
+    :param labels: that say more of it than that.
+    """
+    return {**labels, RECIPE: key, BASE: base.key, BASE_SIZE: str(base.size)}
 
 
 def config_like(

@@ -83,16 +83,21 @@ def remove_container(engine: Engine, container: str) -> None:
     Raises InfrastructureError.
     """
     patience = time.monotonic() + _REMOVAL_SECONDS
+    last: APIError | InfrastructureError | None = None
     while time.monotonic() < patience:
         try:
             with engine_faults("removing a container"):
                 engine.api.remove_container(container, v=True, force=True)
         except NotFound:
             return
-        except APIError:
-            # The engine is removing it already, because its first process has ended.
+        except (APIError, InfrastructureError) as error:
+            # Its first process has just ended, and the engine is removing it already (Docker) or
+            # cannot end it once more (Podman).
+            if isinstance(error, InfrastructureError) and error.kind != "refused":
+                raise
+            last = error
             time.sleep(_POLL_SECONDS)
-    raise InfrastructureError("refused", f"it does not remove container {container[:12]}")
+    raise InfrastructureError("refused", f"it does not remove container {container[:12]}") from last
 
 
 def remove_volume(engine: Engine, name: str) -> bool:

@@ -12,11 +12,24 @@ from contextlib import contextmanager
 from bitsect.images.canonical import digest
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.image_identity import ImageIdentity
-from bitsect.images.runtime.docker.committing import commit, config_like, described, own_labels
+from bitsect.images.runtime.docker.committing import (
+    Carried,
+    all_labels,
+    carried,
+    commit,
+    config_like,
+    described,
+    own_labels,
+)
 from bitsect.images.runtime.docker.engine import Engine
 from bitsect.images.runtime.docker.marks import Marks
 from bitsect.images.runtime.docker.pruning import MadeImages
-from bitsect.images.runtime.docker.workbench import Permissions, Workbench, workbench
+from bitsect.images.runtime.docker.workbench import (
+    NOTHING_CARRIED,
+    Permissions,
+    Workbench,
+    workbench,
+)
 
 KIND = "donor"
 
@@ -84,7 +97,9 @@ class PackageSources:
 
     def _install(self, key: str, package: str, version: str) -> None:
         base = described(self._engine, self._image.engine_id, self._image.config_digest)
-        with self._updated() as bench:
+        labels = own_labels(self._marks, KIND, self._image, base)
+        labels = all_labels(labels, key, base)
+        with self._updated(carried(self._engine, base, {}, labels)) as bench:
             _apt(
                 bench,
                 "install",
@@ -97,17 +112,20 @@ class PackageSources:
                 self._engine,
                 self._marks,
                 bench.container,
-                key,
-                base,
                 config_like(self._image, base, {}),
-                own_labels(self._marks, KIND, self._image, base),
+                labels,
             )
 
     @contextmanager
-    def _updated(self) -> Iterator[Workbench]:
+    def _updated(self, given: Carried = NOTHING_CARRIED) -> Iterator[Workbench]:
         """A container that knows what the sources offer."""
         with workbench(
-            self._engine, self._marks, self._image.engine_id, self._python, self._permissions
+            self._engine,
+            self._marks,
+            self._image.engine_id,
+            self._python,
+            self._permissions,
+            given,
         ) as bench:
             try:
                 _apt(bench, "update")

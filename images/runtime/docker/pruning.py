@@ -10,17 +10,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, NotFound
 
-from bitsect.images.errors import host_faults
+from bitsect.images.errors import InfrastructureError, host_faults
 from bitsect.images.file_lock import FileLock
 from bitsect.images.runtime.docker.engine import Engine, engine_faults
 from bitsect.images.runtime.docker.marks import MADE, ROOT, Marks
+from bitsect.images.runtime.docker.names import same_repository
 
 #: What identifies a made image, ``sha256:…``: the digest of its recipe.
 RECIPE = "bitsect.recipe"
@@ -60,6 +61,11 @@ class MadeImage:
         """Repository and tag that it was made under."""
         return _name(self.kind, self.key, self.labels.get(ROOT, ""))
 
+    @property
+    def has_own_name(self) -> bool:
+        """What was made from it has the labels too, but not the name."""
+        return has_name(self.tags, self.own_name)
+
 
 class MadeImages:
     """The made images of one cache folder.
@@ -86,9 +92,10 @@ class MadeImages:
 
     def all(self, kind: str | None = None) -> list[MadeImage]:
         """Those that the engine has, of one kind or of every kind."""
-        wanted = [f"{ROOT}={self._marks.root}", RECIPE, f"{MADE}={kind}" if kind else MADE]
+        # By one label: of several, engines take one as enough (Docker's of old), or find nothing
+        # (Podman's, where one has no value).
         with engine_faults("listing images"):
-            listed = self._engine.api.images(filters={"label": wanted})
+            listed = self._engine.api.images(filters={"label": f"{ROOT}={self._marks.root}"})
         made = [_made(each) for each in listed]
         return [each for each in made if self._is_own(each) and kind in (None, each.kind)]
 
@@ -121,6 +128,14 @@ class MadeImages:
             with lock:
                 if self.find(kind, key) is None:
                     self._make(lock, make)
+                    self._require(kind, key)
+
+    def _require(self, kind: str, key: str) -> None:
+        # What is made and not found would be made for ever.
+        if self.find(kind, key) is None:
+            name = _name(kind, key, self._marks.root)
+            detail = f"{self._engine.title} does not have the image {name} that it has just made"
+            raise InfrastructureError("refused", detail)
 
     def _make(self, lock: FileLock, make: Callable[[], None]) -> None:
         try:
@@ -178,9 +193,8 @@ class MadeImages:
                 kept.add(image.key)
 
     def _is_own(self, image: MadeImage) -> bool:
-        """Some engines take one of several labels as enough. And an image that was made from one
-        of these has the labels, but not the name."""
-        return image.labels.get(ROOT) == self._marks.root and image.own_name in image.tags
+        """Some engines take one of several labels as enough."""
+        return image.labels.get(ROOT) == self._marks.root and image.has_own_name
 
     def _untag(self, name: str) -> bool:
         try:
@@ -201,6 +215,16 @@ def name_of(kind: str, key: str, root: str) -> tuple[str, str]:
     :param root: of the cache folder, because two folders may make the same image on one engine.
     """
     return f"bitsect/{kind}", f"{key.removeprefix('sha256:')[:TAG_DIGITS]}-{root}"
+
+
+def has_name(tags: Iterable[str], name: str) -> bool:
+    """Whether an engine lists an image under a name that was given without a registry.
+
+    Podman lists it with the one that it would be looked for in.
+    """
+    repository, _, tag = name.rpartition(":")
+    listed = (each.rpartition(":") for each in tags)
+    return any(found == tag and same_repository(repository, place) for place, _, found in listed)
 
 
 def _name(kind: str, key: str, root: str) -> str:

@@ -11,7 +11,7 @@ from bitsect.images.layers import Record
 from bitsect.images.runtime.docker.engine import Engine, engine_faults
 from bitsect.images.runtime.docker.files import remove_container, remove_volume
 from bitsect.images.runtime.docker.marks import MADE, OWNER, ROOT, Marks
-from bitsect.images.runtime.docker.pruning import RECIPE, name_of
+from bitsect.images.runtime.docker.pruning import RECIPE, has_name, name_of
 
 
 class Cleared(Record, frozen=True):
@@ -54,11 +54,12 @@ def clear(engine: Engine, marks: Marks, *, everyones: bool = False) -> Cleared:
 
 
 def _filters(marks: Marks, *, everyones: bool) -> dict[str, list[str]]:
-    return {"label": [MADE] if everyones else [f"{ROOT}={marks.root}", MADE]}
+    # Not by both labels: engines differ in what several mean.
+    return {"label": [MADE if everyones else f"{ROOT}={marks.root}"]}
 
 
 def _is_marked(thing: Mapping[str, Any], marks: Marks, *, everyones: bool) -> bool:
-    """Whether it is what was asked for. Some engines take one of several labels as enough."""
+    """Whether it is what was asked for."""
     labels = thing.get("Labels") or {}
     return MADE in labels and (everyones or labels.get(ROOT) == marks.root)
 
@@ -105,7 +106,7 @@ def _clear_images(engine: Engine, marks: Marks, *, everyones: bool) -> tuple[int
         name
         for image in found
         if _is_marked(image, marks, everyones=everyones)
-        and (name := _own_name(image)) in (image.get("RepoTags") or ())
+        and has_name(image.get("RepoTags") or (), name := _own_name(image))
     ]
     waiting = own
     while True:

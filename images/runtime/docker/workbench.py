@@ -21,6 +21,7 @@ from docker.types import LogConfig
 import bitsect
 from bitsect.images.errors import InfrastructureError, UnbuildableError
 from bitsect.images.layers import Record
+from bitsect.images.runtime.docker.committing import Carried
 from bitsect.images.runtime.docker.engine import NO_SPACE, Engine
 from bitsect.images.runtime.docker.faults import every_fault
 from bitsect.images.runtime.docker.files import remove_container
@@ -60,6 +61,7 @@ class Permissions(Record, frozen=True):
 
 
 NONE_BESIDES = Permissions()
+NOTHING_CARRIED = Carried()
 
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,15 +152,21 @@ class Workbench:
 
 @contextmanager
 def workbench(
-    engine: Engine, marks: Marks, image: str, python: str, permissions: Permissions = NONE_BESIDES
+    engine: Engine,
+    marks: Marks,
+    image: str,
+    python: str,
+    permissions: Permissions = NONE_BESIDES,
+    given: Carried = NOTHING_CARRIED,
 ) -> Iterator[Workbench]:
     """A container of an image, ready for orders, and removed on leaving.
 
     Raises UnbuildableError if the image's Python does not start, InfrastructureError.
 
     :param python: in the image.
+    :param given: for the image that is made of it.
     """
-    container = _created(engine, marks, image, python, permissions)
+    container = _created(engine, marks, image, python, permissions, given)
     try:
         with closing(_connected(engine, container)) as wire:
             _start(engine, container, python)
@@ -176,7 +184,12 @@ def last_lines(text: str) -> str:
 
 
 def _created(
-    engine: Engine, marks: Marks, image: str, python: str, permissions: Permissions
+    engine: Engine,
+    marks: Marks,
+    image: str,
+    python: str,
+    permissions: Permissions,
+    given: Carried,
 ) -> str:
     with every_fault("creating a container to build in"):
         limits = engine.api.create_host_config(
@@ -201,7 +214,8 @@ def _created(
             stdin_open=True,
             healthcheck={"test": ["NONE"]},
             host_config=limits,
-            labels=marks.on_container("build"),
+            environment=list(given.environment),
+            labels={**given.labels, **marks.on_container("build")},
         )
     return str(created["Id"])
 

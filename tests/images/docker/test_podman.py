@@ -21,6 +21,7 @@ from bitsect.images.runtime.docker.session import ContainerSession
 from bitsect.images.runtime.docker.sweep import clear
 from bitsect.images.runtime.errors import ProgramError, SessionClosedError
 from bitsect.images.runtime.protocol import RunSpec
+from tests.containers.engine import copy_images
 from tests.images.docker.conftest import OPTIONS
 from tests.images.docker.podman import podman_service
 from tests.images.docker.programs import LONG, containers, eventually, printed, run
@@ -37,9 +38,7 @@ def podman(
         podman_service(tmp_path_factory.mktemp("podman")) as environment,
         closing(Engine.connect(environment)) as connected,
     ):
-        data = b"".join(engine.api.get_image(small_image))
-        # The stubs leave the types of this one out.
-        list(connected.api.load_image(data))  # type: ignore[no-untyped-call]
+        copy_images(engine, connected.api, (small_image,))
         yield connected
 
 

@@ -7,8 +7,15 @@ from contextlib import ExitStack
 
 import pytest
 
+from bitsect.images.errors import InfrastructureError
 from bitsect.images.image_identity import ImageIdentity
-from bitsect.images.runtime.docker.committing import commit, config_like, described, own_labels
+from bitsect.images.runtime.docker.committing import (
+    all_labels,
+    commit,
+    config_like,
+    described,
+    own_labels,
+)
 from bitsect.images.runtime.docker.pruning import MadeImage, MadeImages, name_of
 from bitsect.images.runtime.docker.runtime import DockerRuntime
 from bitsect.images.runtime.docker.workbench import workbench
@@ -37,12 +44,13 @@ class Maker:
             engine, marks = self._docker.engine, self._docker.marks
             name = ":".join(name_of("hybrid", KEYS[base], marks.root)) if base else None
             above = described(engine, name or self._image.engine_id, KEYS.get(base, "none"))
+            labels = own_labels(marks, "hybrid", self._image, above)
+            labels = all_labels(labels, KEYS[letter], above)
             with workbench(engine, marks, above.id, "/usr/bin/python3") as bench:
                 code = f"open('/opt/{letter}', 'w').write('x' * {SIZE})"
                 bench.run(["/usr/bin/python3", "-B", "-c", code])
                 config = config_like(self._image, above, {})
-                labels = own_labels(marks, "hybrid", self._image, above)
-                commit(engine, marks, bench.container, KEYS[letter], above, config, labels)
+                commit(engine, marks, bench.container, config, labels)
 
         images.ensure("hybrid", KEYS[letter], build)[1].release()
 
@@ -54,6 +62,14 @@ def maker(docker_runtime: DockerRuntime, small_image: str) -> Maker:
 
 def letters(images: MadeImages) -> str:
     return "".join(sorted(image.key[7] for image in images.all()))
+
+
+def test_what_is_made_and_not_found_is_not_made_again_for_ever(maker: Maker) -> None:
+    made = []
+    with pytest.raises(InfrastructureError) as caught:
+        maker.images(None).ensure("hybrid", KEYS["a"], lambda: made.append(1))
+    assert (caught.value.kind, len(made)) == ("refused", 1)
+    assert "does not have the image bitsect/hybrid:" in caught.value.detail
 
 
 def test_the_size_of_an_image_is_what_it_adds(maker: Maker) -> None:

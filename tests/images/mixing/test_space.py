@@ -86,6 +86,12 @@ def test_a_hybrid_may_be_nearer_than_any_image(space: ImageSpace) -> None:
     assert space.nearest(built, [built]) == built
 
 
+def test_where_variables_cannot_be_taken_away_none_is_too_many(space: ImageSpace) -> None:
+    quiet = last(space, LARGE)
+    assert space.nearest(quiet, unsetting=False) == space.chain_recipes[0]
+    assert space.nearest(last(space, LARGE, LOUD), unsetting=False) == space.chain_recipes[2]
+
+
 def test_hybrids_of_other_images_are_passed_over(space: ImageSpace) -> None:
     wanted = last(space, LARGE, NEW)
     stranger = Recipe(("sha256:" + "f" * 64,), wanted.states)
