@@ -1,5 +1,6 @@
 # Needs Python >= 3.11, make and a package index that pip can reach; sets up all the rest.
 #
+#   make install     bitsect in .venv, and no more: .venv/bin/bitsect, .venv/bin/bisect
 #   make demo        find which NumPy releases changed which bits
 #   make test        lint, types, import rules, all tests
 #   make bench       the figures of docs/figures.md, measured on this machine
@@ -19,11 +20,13 @@ BIN := $(VENV)/bin
 PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements/constraints.txt
 PINS := pyproject.toml requirements/constraints.txt
 
-.PHONY: demo test lint bench lock appliance clean clean-images
+.PHONY: install demo test lint bench lock appliance clean clean-images
 
 # The oldest NumPy with wheels for this Python: 1.23.5 where there is a choice.
 DEMO_GOOD = $(shell $(BIN)/python -c 'import sys; \
 	print({11: "1.23.5", 12: "1.26.0", 13: "2.1.0"}.get(sys.version_info[1], "2.3.2"))')
+
+install: $(VENV)/core
 
 demo: $(VENV)/core
 	$(BIN)/bisect start "good:venv:torch==2.13.0,numpy==$(DEMO_GOOD)" "bad:venv:torch==2.13.0,numpy==2.4.6"
