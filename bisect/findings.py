@@ -28,14 +28,16 @@ from bitsect.images.manifest import from_canonical
 from bitsect.probes.trace import Event, EventKey, Trace
 
 #: What a change is: bits, or that an operation began or ceased to fail or to be there.
-Outcome = Literal["other bits", "fails now", "failed before", "is gone", "is new"]
+Outcome = Literal[
+    "other bits", "fails now", "failed before", "fails otherwise", "is gone", "is new"
+]
 
 
 class EventChange(msgspec.Struct, frozen=True):
     """One event of a finding, on both sides of the step.
 
     :param certified: SHA-256 of the bytes says the same as the fingerprints.
-    :param outcome: what became of an event that has no digest on either side.
+    :param outcome: what became of an event that has no digest on one side, or on both.
     """
 
     event: str
@@ -54,8 +56,8 @@ class FoundChange(msgspec.Struct, frozen=True):
     :param together: components of these that could only be moved together.
     :param sufficient: the good end changes with these components alone; None if that was not run.
     :param necessary: the bad end has the good end's digests without the culprits; likewise.
-    :param between: the two neighbouring stacks of a chain between which the culprits moved; None
-        where there are only the ends.
+    :param between: the stacks of a chain between which the change came, neighbours unless what
+        lies between could not be run; None where there are only the ends.
     """
 
     number: int
@@ -195,8 +197,8 @@ def answer_of(store: Store, session: SessionRecord) -> Answer:
         unexplained=state.uncleared,
         noise=session.spec.noise,
         stacks=tuple(
-            SearchedStack(stack.reference, stack.lock, _engine_of(store, ledger))
-            for stack, _ in chain
+            SearchedStack(stack.reference, stack.lock, _engine_of(store, ledger, vector))
+            for stack, vector in chain
         ),
         began=session.created,
         ended=session.events[-1].at if session.finished else None,
@@ -210,9 +212,10 @@ def _chain(spec: SessionSpec, engine: Engine) -> tuple[tuple[EndRecord | Milesto
     return tuple(zip(stacks, vectors, strict=True))
 
 
-def _engine_of(store: Store, ledger: tuple[LedgerEntry, ...]) -> str:
-    """Name and version of the container engine; empty where there is none."""
-    blob = next((e.observation.manifest for e in ledger if e.observation.manifest), None)
+def _engine_of(store: Store, ledger: tuple[LedgerEntry, ...], vector: Vector) -> str:
+    """Name and version of the container engine that ran a stack; empty where none did."""
+    manifests = (e.observation.manifest for e in ledger if e.vector == vector)
+    blob = next(filter(None, manifests), None)
     if blob is None:
         return ""
     image = from_canonical(store.blobs.get(blob)).evidence.get("image")
@@ -272,16 +275,27 @@ def _found(
 def _between(
     finding: Finding, engine: Engine, chain: Sequence[tuple[EndRecord | Milestone, Vector]]
 ) -> tuple[str, str]:
-    """The first stack in which every culprit has come as far as its point, and the one before."""
+    """The first stack in which every culprit has come as far as its point, and the last before
+    it that is known not to show the change: some culprit is no further there than where it did
+    not show."""
     index = {axis.component: place for place, axis in enumerate(engine.axes)}
     places = [index[culprit.component] for culprit in finding.culprits]
+    below = [
+        engine.axes[place].points.index(culprit.bound.below)
+        for place, culprit in zip(places, finding.culprits, strict=True)
+    ]
     reached = (
         at
         for at, (_, vector) in enumerate(chain)
         if at and all(vector[place] >= finding.at[place] for place in places)
     )
-    at = next(reached, len(chain) - 1)
-    return chain[at - 1][0].reference, chain[at][0].reference
+    high = next(reached, len(chain) - 1)
+    low = max(
+        at
+        for at, (_, vector) in enumerate(chain[:high])
+        if not at or any(vector[p] <= b for p, b in zip(places, below, strict=True))
+    )
+    return chain[low][0].reference, chain[high][0].reference
 
 
 def _event_change(
@@ -312,11 +326,11 @@ def _outcome(before: Event | None, after: Event | None) -> Outcome:
         return "is new"
     if after is None:
         return "is gone"
-    if before.note is None and after.note is not None:
+    if before.note is None and after.note is None:
+        return "other bits"
+    if before.note is None:
         return "fails now"
-    if before.note is not None and after.note is None:
-        return "failed before"
-    return "other bits"
+    return "failed before" if after.note is None else "fails otherwise"
 
 
 def _lines(engine: Engine, ledger: tuple[LedgerEntry, ...]) -> tuple[TrialLine, ...]:

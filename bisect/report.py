@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bitsect import __version__
-from bitsect.bisect.engine.model import Culprit
+from bitsect.bisect.engine.model import Bound, Culprit
 from bitsect.bisect.findings import Answer, FoundChange
 from bitsect.bisect.wording import counted, operations_of, operations_text, shown
 from bitsect.images.printable import in_one_line
@@ -17,6 +17,13 @@ LISTED_EVENTS = 12
 
 # What begins or ends an element of Markdown within a line, and `|`, which ends a cell.
 _MARKUP = re.compile(r"[\\`|<\[]")
+_PLURALS = {
+    "fails now": "fail now",
+    "failed before": "failed before",
+    "fails otherwise": "fail otherwise",
+    "is gone": "are gone",
+    "is new": "are new",
+}
 _BACKTICKS = re.compile("`+")
 
 
@@ -28,10 +35,11 @@ def markdown(answer: Answer) -> str:
 def summary(answer: Answer) -> str:
     """The answer in one sentence."""
     found = len(answer.findings)
+    steps = counted(found, "step")
     changed = f"{answer.changed_events} of {answer.compared_events} events differ between the ends"
     if not answer.settled:
-        return f"{changed}; {found} steps found so far, the search is not finished"
-    steps = "1 step changed them" if found == 1 else f"{found} steps changed them"
+        return f"{changed}; {steps} found so far, the search is not finished"
+    steps += " changed them"
     if sum(len(finding.changes) for finding in answer.findings) > answer.changed_events:
         steps += ", some more than once"
     ranges = sum(any(map(is_range, finding.culprits)) for finding in answer.findings)
@@ -48,14 +56,17 @@ def summary(answer: Answer) -> str:
 
 def is_range(culprit: Culprit) -> bool:
     """Whether points between its two could not be run."""
-    return not culprit.bound.exact and not culprit.bound.inseparable
+    return any(point != culprit.bound.below for point in culprit.bound.blocked)
 
 
 def outcomes_text(found: FoundChange) -> str:
     """How many of its events are more than other bits; empty if none."""
     counts = Counter(change.outcome for change in found.changes)
     del counts["other bits"]
-    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    return ", ".join(
+        f"{count} that {outcome if count == 1 else _PLURALS[outcome]}"
+        for outcome, count in sorted(counts.items())
+    )
 
 
 def between_text(found: FoundChange) -> str:
@@ -70,13 +81,17 @@ def step_text(culprit: Culprit) -> str:
 
 def bound_text(culprit: Culprit) -> str:
     """How well a culprit is known, in words; empty if exactly."""
-    if culprit.bound.exact:
+    if not is_range(culprit):
         return ""
-    blocked = ", ".join(
+    return f"a range: {_blocked(culprit.bound)} could not be run"
+
+
+def _blocked(bound: Bound) -> str:
+    return ", ".join(
         f"{point} ({reason})"
-        for point, reason in zip(culprit.bound.blocked, culprit.bound.reasons, strict=True)
+        for point, reason in zip(bound.blocked, bound.reasons, strict=True)
+        if bound.inseparable or point != bound.below
     )
-    return f"a range: {blocked} could not be run"
 
 
 def confirmed_text(found: FoundChange) -> str:
@@ -127,7 +142,7 @@ def _finding(found: FoundChange) -> Iterator[str]:
         names = _plain(", ".join(group.names))
         yield f"- {_plain(group.kind)}: {names} ({counted(group.events, 'event')})."
     if outcomes_text(found):
-        yield f"- Not only other bits: of these events {outcomes_text(found)}."
+        yield f"- Not only other bits: {outcomes_text(found)}."
     yield ""
     yield "| event | before | after |"
     yield "|---|---|---|"
@@ -144,10 +159,16 @@ def _proof(found: FoundChange) -> Iterator[str]:
     apart = [c for c in found.culprits if c.component not in found.together]
     if found.together:
         names = ", ".join(map(_code, found.together))
+        several = len(found.together) > 1
+        tried = "; ".join(
+            f"{_code(c.component)} at {_plain(_blocked(c.bound))}"
+            for c in found.culprits
+            if c.bound.inseparable and c.bound.blocked
+        )
         yield (
-            f"- Moved together only: with {names} left out the rest did not run, so"
-            f" {'it' if len(found.together) == 1 else 'each of these'} may be to blame, or only be"
-            " needed by what is."
+            f"- Moved together only: with {'any one of ' if several else ''}{names} left out the"
+            f" others did not run, so {'each of these' if several else 'it'} may be to blame, or"
+            " only be needed by what is." + (f" Tried: {tried}." if tried else "")
         )
     if len(apart) > 1:
         names = ", ".join(_code(culprit.component) for culprit in apart)

@@ -88,6 +88,7 @@ class SessionDriver:
             engine,
             OutcomeReader(self._store),
             lambda trial, *what: seen.append((trial, *what)),
+            0,
             ends_only=True,
         )
         self._refuse_parts(engine, seen)
@@ -103,7 +104,7 @@ class SessionDriver:
             engine.tell(trial, reader.outcome(observation))
             self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
         self._reporter.session_opened(session, 0)
-        return self._search(session, engine, reader)
+        return self._search(session, engine, reader, len(seen))
 
     def _refuse_parts(self, engine: Engine, seen: list[tuple[Trial, Observation, str]]) -> None:
         """An end that repeats itself as it is, and not when it is put together from its parts.
@@ -135,16 +136,16 @@ class SessionDriver:
         if session.finished:
             return session
         self._store.note(session.number, "resumed")
-        return self._search(session, engine, reader)
+        return self._search(session, engine, reader, len(ledger))
 
     def _search(
-        self, session: SessionRecord, engine: Engine, reader: OutcomeReader
+        self, session: SessionRecord, engine: Engine, reader: OutcomeReader, known: int
     ) -> SessionRecord:
         def written(trial: Trial, observation: Observation, source: str) -> None:
             self._store.enter(session.number, trial.vector, trial.repetition, source, observation)
 
         try:
-            self._work(engine, reader, written)
+            self._work(engine, reader, written, known)
             # An end that was steady before may have turned out not to be.
             _raise_for(engine.state().problem, session.spec)
         except BaseException as error:
@@ -162,11 +163,15 @@ class SessionDriver:
         engine: Engine,
         reader: OutcomeReader,
         written: _Written,
+        known: int,
         ends_only: bool = False,
     ) -> None:
-        """Run what the engine asks for until it asks for nothing more."""
+        """Run what the engine asks for until it asks for nothing more.
+
+        :param known: runs that the ledger has already.
+        """
         running: dict[Future[tuple[Observation, str]], Trial] = {}
-        done = 0
+        done = known
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="trial")
         try:
             while True:

@@ -61,9 +61,6 @@ def _is_searching(state: State) -> bool:
 class LineReporter(Reporter):
     """One line per event, for logs and pipes."""
 
-    def __init__(self) -> None:
-        self._done = 0
-
     def __enter__(self) -> Self:
         return self
 
@@ -80,15 +77,13 @@ class LineReporter(Reporter):
         if session.finished:
             self._print(finished_text(session))
         elif kept:
-            self._done = kept
             self._print(f"session {session.number}: going on, {kept} observations kept")
         else:
             self._print(f"session {session.number}: the ends differ, searching")
 
     def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
-        self._done += 1
         self._print(
-            f"[{self._done}] {label}: {outcome_text(trial, entry, engine)} ({time_text(entry)})"
+            f"[{entry.sequence}] {label}: {outcome_text(trial, entry, engine)} ({time_text(entry)})"
         )
         state = engine.state()
         if _is_searching(state):
@@ -156,14 +151,14 @@ class LiveReporter(Reporter):
     def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
         verdict = engine.verdict(trial.vector)
         mark = "·" if verdict is None else MARKS.get(verdict, BROKEN)
-        line = Text(f"{mark} {label}  ")
+        line = Text(f"{mark} [{entry.sequence}] {label}  ")
         line.append(outcome_text(trial, entry, engine), style="bold")
         line.append(f"  {time_text(entry)}", style="dim")
         state = engine.state()
         searching = _is_searching(state)
         with self._guard:
             self._running.pop(label, None)
-            self._done += 1
+            self._done = max(self._done, entry.sequence)
             if searching:
                 self._left = left_text(
                     state.trials_left_at_most, state.repeats_left, len(engine.axes)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import takewhile
 
 from rich.table import Table
 from rich.text import Text
@@ -27,6 +30,10 @@ from bitsect.images.drift import Drift
 WIDEST_STEP = 28
 #: Characters of a value that a table shows whole.
 LONGEST_VALUE = 160
+#: Characters before the first that differs, where a value is cut.
+CONTEXT = 20
+# Of flags, and of lists of folders.
+_WORDS = re.compile(r"[^\s:,;]+")
 
 
 def print_answer(answer: Answer) -> None:
@@ -93,7 +100,9 @@ def print_ledger(session: SessionRecord, ledger: Iterable[LedgerEntry]) -> None:
     out = _out()
     spec = session.spec
     out.print(Text(f"session {session.number}: {spec.good.reference} .. {spec.bad.reference}"))
-    table = _table("#", "what was different", "run", "gave", "trace file", "seconds", "from")
+    table = _table(
+        "run", "what was different", "repetition", "gave", "trace file", "seconds", "from"
+    )
     for entry in ledger:
         seen = entry.observation
         table.add_row(
@@ -161,27 +170,42 @@ def print_differences(differences: Iterable[Difference]) -> None:
 
 
 def telling_parts(before: str | None, after: str | None) -> tuple[str, str]:
-    """Two values; of long ones only the words that the other does not have, in order."""
+    """Two values; of long ones only the words that the other does not have, in order.
+
+    What is cut is cut where the two differ, so that what is shown of them does.
+    """
     first, second = (value if value is not None else "absent" for value in (before, after))
     if max(len(first), len(second)) <= LONGEST_VALUE:
         return first, second
-    one, other = first.split(), second.split()
-    parts = [_words_beyond(one, set(other)), _words_beyond(other, set(one))]
-    if not any(parts):
-        # They differ in what stands between their words, or in the order of these.
-        parts = [first, second]
-    return _cut(parts[0]), _cut(parts[1])
+    one, other = _WORDS.findall(first), _WORDS.findall(second)
+    parts = _beyond(one, other), _beyond(other, one)
+    # Otherwise they differ in what stands between their words, or in the order of these.
+    first, second = parts if any(parts) else (first, second)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    start = max(0, sum(1 for _ in same) - CONTEXT)
+    return _cut(first, start), _cut(second, start)
 
 
-def _words_beyond(words: Iterable[str], others: Set[str]) -> str:
-    return " ".join(word for word in words if word not in others)
+def _beyond(words: Iterable[str], others: Iterable[str]) -> str:
+    """Those that are not among the others, or not as often."""
+    left = Counter(others)
+    found = []
+    for word in words:
+        if left[word]:
+            left[word] -= 1
+        else:
+            found.append(word)
+    return " ".join(found)
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, start: int) -> str:
     if not text:
         return "(nothing more)"
-    more = len(text) - LONGEST_VALUE
-    return f"{text[:LONGEST_VALUE]} … ({more} characters more, see --json)" if more > 0 else text
+    shown = text[start : start + LONGEST_VALUE]
+    more = len(text) - len(shown)
+    ellipses = "… " if start else "", " …" if start + LONGEST_VALUE < len(text) else ""
+    left_out = f" ({more} characters more, see --json)" if more else ""
+    return f"{ellipses[0]}{shown}{ellipses[1]}{left_out}"
 
 
 def print_drift(drift: Drift) -> None:
@@ -235,9 +259,7 @@ def _steps(found: FoundChange) -> Iterable[str]:
         if is_range(culprit):
             yield bound_text(culprit)
     if found.together:
-        yield "moved together only, the rest did not run without: " + ", ".join(
-            map(shown, found.together)
-        )
+        yield f"moved together only: {', '.join(map(shown, found.together))}"
     if found.between:
         yield between_text(found)
 

@@ -114,8 +114,11 @@ class Workshop:
 
     @property
     def conditions(self) -> dict[str, object]:
-        """How containers are run, as text and whole numbers."""
-        options = msgspec.to_builtins(self.images.options)
+        """How containers are run, as text and whole numbers.
+
+        How many run at a time decides how much memory each may use by default, and no bit.
+        """
+        options = msgspec.to_builtins(msgspec.structs.replace(self.images.options, share=1))
         return {
             name: str(value) if isinstance(value, float) else value
             for name, value in options.items()

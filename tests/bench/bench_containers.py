@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bitsect.cli.image_spaces import Donors, mixable
 from bitsect.cli.workshop import Workshop
@@ -72,7 +72,7 @@ def once(ends: cases.Ends) -> dict[str, float]:
             finally:
                 clear(workshop.images.engine, workshop.images.marks)
             answer, found["search"] = timed(lambda: searched(ends, root / "data"))
-            found["runs"] = float(sum(line["runs"] for line in answer["trials"]))
+            found["runs"] = float(sum(len(line["runs"]) for line in answer["trials"]))
             clear(workshop.images.engine, workshop.images.marks)
     finally:
         shutil.rmtree(root)
@@ -122,7 +122,7 @@ def trial(workshop: Workshop, runtime: Runtime, stack: Stack, out: Path) -> tupl
     return probe, whole - probe
 
 
-def searched(ends: cases.Ends, data: Path) -> dict[str, list[dict[str, int]]]:
+def searched(ends: cases.Ends, data: Path) -> dict[str, Any]:
     ran = subprocess.run(
         [sys.executable, "-m", "bitsect", "bisect", "start", f"good:{ends.good}",
          f"bad:{ends.bad}", "--quiet", "--json"],

@@ -16,7 +16,7 @@ TABLE_ROW = "| "
 
 def answer(component: str, point: str, text: str, *, inseparable: bool = False) -> Answer:
     """An answer in which everything that a stack can name is one of these."""
-    bound = Bound(False, "1.0", (point,), (text,), inseparable)
+    bound = Bound(False, "1.0", ("1.0" if inseparable else point,), (text,), inseparable)
     together = (component,) if inseparable else ()
     found = FoundChange(
         number=1,
@@ -92,13 +92,14 @@ def test_what_is_only_known_to_move_together_is_no_range() -> None:
         "2 events differ between the ends; 1 step changed them, of components that could"
         in summary(told)
     )
-    assert "- Moved together only: with `pip:numpy` left out the rest did not run" in document
+    assert "Tried: `pip:numpy` at 1.0 (it broke)." in document
+    assert "- Moved together only: with `pip:numpy` left out the others did not run" in document
 
 
 def test_a_finding_says_where_in_a_chain_it_came_and_what_is_more_than_bits() -> None:
     document = markdown(answer("env:A", "2", "train:11"))
     assert "- It came between `between` and `train:11`." in document
-    assert "- Not only other bits: of these events 1 fails now." in document
+    assert "- Not only other bits: 1 that fails now." in document
 
 
 def test_the_conditions_say_what_ran_and_when() -> None:

@@ -108,6 +108,8 @@ def commit(
         f"WORKDIR {config['WorkingDir']}",
         f"USER {config['User'] or '0'}",
         f"LABEL {MADE}={labels[MADE]}",
+        # What somebody makes of the image has its labels, and belongs to no process of bitsect.
+        f'LABEL {OWNER}=""',
     ]
     with every_fault("making an image"):
         made = engine.api.commit(

@@ -22,6 +22,7 @@ import requests
 import urllib3
 from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.context import ContextAPI
+from docker.context.config import get_current_context_name
 from docker.errors import (
     APIError,
     DockerException,
@@ -238,10 +239,10 @@ def _settings(variables: Mapping[str, str]) -> dict[str, Any]:
     """Where the engine is, found as Docker's command line finds it."""
     settings: dict[str, Any] = dict(kwargs_from_env(dict(variables)))
     if "base_url" not in settings:
-        chosen = variables.get("DOCKER_CONTEXT")
+        chosen = variables.get("DOCKER_CONTEXT") or get_current_context_name()
         # The SDK would take the default one.
-        if chosen and ContextAPI.get_context(chosen) is None:
-            raise InfrastructureError("engine", f"DOCKER_CONTEXT names no context: {chosen}")
+        if ContextAPI.get_context(chosen) is None:
+            raise InfrastructureError("engine", f"there is no context {chosen!r} of Docker's")
         for name, value in ContextAPI.kwargs_from_context(environment=variables).items():
             settings.setdefault(name, value)
     return settings

@@ -83,7 +83,7 @@ def remove_container(engine: Engine, container: str) -> None:
     Raises InfrastructureError.
     """
     patience = time.monotonic() + _REMOVAL_SECONDS
-    last: APIError | InfrastructureError | None = None
+    why = ""
     while time.monotonic() < patience:
         try:
             with engine_faults("removing a container"):
@@ -93,11 +93,14 @@ def remove_container(engine: Engine, container: str) -> None:
         except (APIError, InfrastructureError) as error:
             # Its first process has just ended, and the engine is removing it already (Docker) or
             # cannot end it once more (Podman).
-            if isinstance(error, InfrastructureError) and error.kind != "refused":
-                raise
-            last = error
+            if isinstance(error, InfrastructureError):
+                if error.kind != "refused" or not engine.is_podman:
+                    raise
+                why = error.detail
+            else:
+                why = str(error.explanation)
             time.sleep(_POLL_SECONDS)
-    raise InfrastructureError("refused", f"it does not remove container {container[:12]}") from last
+    raise InfrastructureError("refused", f"it does not remove container {container[:12]}: {why}")
 
 
 def remove_volume(engine: Engine, name: str) -> bool:

@@ -146,13 +146,21 @@ class TestDescription:
         with closing(Engine.connect({"DOCKER_CONTEXT": "other"})) as engine:
             assert engine.version == "29.0"
 
+    @pytest.mark.parametrize(
+        ("config", "variables"),
+        [("{}", {"DOCKER_CONTEXT": "nowhere"}), ('{"currentContext": "nowhere"}', {})],
+    )
     def test_a_context_that_is_none_is_not_passed_over(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        config: str,
+        variables: dict[str, str],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-        (tmp_path / "config.json").write_text("{}")
-        error = connecting({"DOCKER_CONTEXT": "nowhere"})
-        assert (error.kind, error.detail) == ("engine", "DOCKER_CONTEXT names no context: nowhere")
+        (tmp_path / "config.json").write_text(config)
+        error = connecting(variables)
+        assert (error.kind, error.detail) == ("engine", "there is no context 'nowhere' of Docker's")
 
 
 class TestFaults:
