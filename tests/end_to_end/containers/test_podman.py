@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import docker
 import pytest
@@ -22,8 +21,9 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.engine]
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    with podman_service(tmp_path) as variables:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    # Podman takes no long path.
+    with podman_service(tmp_path_factory.mktemp("podman")) as variables:
         yield variables["DOCKER_HOST"]
 
 

@@ -67,14 +67,13 @@ def podman_service(folder: Path) -> Iterator[dict[str, str]]:
     # Podman leaves mounts and processes that mount again; they end with the enclosure.
     with (
         enclosure() as inside,
-        subprocess.Popen(
-            inside.command(*command), env=environment, stderr=subprocess.DEVNULL
-        ) as process,
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(inside.command(*command), env=environment, stderr=log) as process,
     ):
         try:
             end = time.monotonic() + 60
             while not socket.exists():
-                assert process.poll() is None, "podman ended at once"
+                assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < end, "podman does not listen"
                 time.sleep(0.02)
             yield {"DOCKER_HOST": f"unix://{socket}"}
