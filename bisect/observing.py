@@ -24,6 +24,8 @@ class Observer:
     accounts for.
 
     :param notice: told what is worth knowing and stays true.
+
+    An end that could not be put together from its parts is repeated as it is, and called so.
     """
 
     question: Question
@@ -32,6 +34,7 @@ class Observer:
     notice: Callable[[str], None]
     _stacks: dict[Vector, Stack] = field(default_factory=dict)
     _rebuilt: dict[str, bool] = field(default_factory=dict)
+    _whole_only: set[str] = field(default_factory=set)
 
     def observe(self, axes: tuple[Axis, ...], trial: Trial) -> tuple[Observation, str]:
         """What a trial gave, and where that came from."""
@@ -65,7 +68,9 @@ class Observer:
         if trial.repetition == 0:
             return words
         end = self._end(axes, trial.vector)
-        if end is not None and self.is_rebuilt(axes, end):
+        if end is None or end.reference in self._whole_only:
+            return f"{words}, run {trial.repetition + 1}"
+        if self.is_rebuilt(axes, end):
             words += ", put together"
             if trial.repetition == 1:
                 return words
@@ -78,6 +83,7 @@ class Observer:
         observed = self._observe(axes, trial, lambda: self.mixer.rebuilt(end))
         if observed[0].failure is None or not self.is_rebuilt(axes, end):
             return observed
+        self._whole_only.add(end.reference)
         self.notice(
             f"{end.reference} cannot be put together from its parts"
             f" ({observed[0].failure}: {observed[0].reason}), so whatever of it is no component"

@@ -103,7 +103,7 @@ class LiveReporter(Reporter):
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._stage = ""
-        self._running: dict[str, str] = {}
+        self._running: dict[Trial, tuple[str, str]] = {}
         self._left = ""
         self._open: tuple[tuple[str, str], ...] = ()
         self._done = 0
@@ -142,11 +142,13 @@ class LiveReporter(Reporter):
 
     def trial_started(self, trial: Trial, label: str) -> None:
         with self._guard:
-            self._running[label] = "waiting"
+            self._running[trial] = label, "waiting"
 
     def trial_phase(self, label: str, phase: str) -> None:
         with self._guard:
-            self._running[label] = phase
+            for trial, (running, _) in self._running.items():
+                if running == label:
+                    self._running[trial] = label, phase
 
     def trial_ended(self, trial: Trial, label: str, entry: LedgerEntry, engine: Engine) -> None:
         verdict = engine.verdict(trial.vector)
@@ -157,7 +159,7 @@ class LiveReporter(Reporter):
         state = engine.state()
         searching = _is_searching(state)
         with self._guard:
-            self._running.pop(label, None)
+            self._running.pop(trial, None)
             self._done = max(self._done, entry.sequence)
             if searching:
                 self._left = left_text(
@@ -171,7 +173,7 @@ class LiveReporter(Reporter):
             lines = [Text(self._stage, style="bold")] if self._stage else []
             lines += [
                 Text(f"◆ {label}  ").append(phase, style="dim")
-                for label, phase in self._running.items()
+                for label, phase in self._running.values()
             ]
             if self._left:
                 lines.append(Text(f"{self._done} runs done, {self._left}"))

@@ -115,11 +115,14 @@ class Arrangement:
 
     def _states(self) -> dict[str, list[object] | None]:
         """How `bitsect.probes.arrange` shall find every path."""
-        states: dict[str, list[object] | None] = dict.fromkeys(self._plan.deletions)
+        there: dict[str, list[object] | None] = {}
         for loan in self._loans:
-            states.update((path, _state(entry)) for path, entry in loan.files.items())
-        states.update((path, _state(entry)) for path, (entry, _) in self._written.items())
-        return states
+            there.update((path, _state(entry)) for path, entry in loan.files.items())
+        there.update((path, _state(entry)) for path, (entry, _) in self._written.items())
+        # A file may have made way for a folder, which is seen by what lies in it.
+        folders: set[str] = set().union(*map(folders_above, there))
+        gone = (path for path in self._plan.deletions if path not in folders)
+        return {**dict.fromkeys(gone), **there}
 
     def _allowed(self) -> set[str]:
         """Paths that may have changed."""
